@@ -134,6 +134,8 @@ def _checked(
         with _limited(deadline, options):
             protocol = language_of(protocol).for_search(protocol, deadline)
     stepper, compiling = None, None
+    if isinstance(options, EmbeddedOptions) and options.reduce:
+        engine = "reduced"
     if engine == "auto":
         assert isinstance(options, EmbeddedOptions)
         if _may_be_small(options):

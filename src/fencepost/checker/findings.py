@@ -98,6 +98,7 @@ class Findings:
     A simulation has ``walks``, how it was done, and ``walk``, the single walk if only one was requested. It is never
     complete, ``distinct_states`` is an estimate, and ``depth`` is the length of the longest walk in states.
 
+    ``reduced``: a partial order reduction left out states that are not needed, and the counts are without them.
     ``table``: the state space, if it was written. ``engine``: the one that explored. ``on_spark``: whether Spark did a
     part of it; None unless Spark was requested.
     """
@@ -130,6 +131,7 @@ class Findings:
     profile: Mapping[str, Any] = field(default_factory=dict)
     symmetry: tuple[str, ...] = ()
     exact: bool = True
+    reduced: bool = False
     table: Table | None = None
     walks: Walks | None = None
     walk: Trace | None = None

@@ -27,6 +27,7 @@ def data(result: Findings) -> dict[str, Any]:
       ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``.
     - ``actions``: ``name``, ``taken`` and ``new_states`` of each.
     - ``symmetry``: the constants up to whose symmetry states were counted. ``exact``: whether each was counted once.
+      ``reduced``: whether a partial order reduction left states out.
     - ``judged``: the temporal properties that were checked. ``unjudged``: why they were not.
     - ``table``: the written state space (``directory``, ``states``, ``edges``, ``depth``, ``complete``), or null.
     - ``simulation``: null for a search.
@@ -53,6 +54,7 @@ def data(result: Findings) -> dict[str, Any]:
         "unjudged": result.unjudged,
         "symmetry": list(result.symmetry),
         "exact": result.exact,
+        "reduced": result.reduced,
         **_named(result, "distinct_states generated_states depth queue seconds states_per_second peak_memory_bytes"),
         **_named(result, "collision_probability evaluations"),
         "actions": [asdict(action) for action in result.actions],

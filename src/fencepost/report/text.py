@@ -145,7 +145,7 @@ class _Story:
                 yield from self.verdict(violated(result, violation))
             if violation.trace is not None:
                 yield Line()
-                yield from self.violation(violation, violation.trace)
+                yield from self.violation(violation, violation.trace, result.reduced)
         yield from self.witnesses(result)
         if result.error is not None:
             yield from self.error(result)
@@ -179,8 +179,8 @@ class _Story:
 
     # -- a counterexample ---------------------------------------------------------------------------------------------
 
-    def violation(self, violation: Violation, trace: Trace) -> Iterator[Line]:
-        yield from self.wrapped("", counterexample(trace, violation), "heading")
+    def violation(self, violation: Violation, trace: Trace, reduced: bool) -> Iterator[Line]:
+        yield from self.wrapped("", counterexample(trace, violation, reduced), "heading")
         yield from self.steps(trace)
         if violation.kind == "deadlock":
             yield from self.end(trace)
@@ -226,7 +226,7 @@ class _Story:
             yield Line()
             if result.verdict != "reached" or len(result.witnesses) > 1:
                 yield from self.verdict(reached(result, witness))
-            yield from self.wrapped("", counterexample(witness.trace, witness), "heading")
+            yield from self.wrapped("", counterexample(witness.trace, witness, result.reduced), "heading")
             yield from self.steps(witness.trace)
             seen = looked_at(witness.trace, "sometimes", witness.name)
             yield from self.seen(seen) if seen is not None and seen.slots else self.end(witness.trace)
@@ -342,7 +342,7 @@ class _Story:
     def error(self, result: Findings) -> Iterator[Line]:
         if result.error_trace is not None:
             yield from self.section(
-                f"The {'' if result.walks else 'shortest '}way to where it was raised:"
+                f"The {'' if result.walks or result.reduced else 'shortest '}way to where it was raised:"
                 f" {numbers.plural(len(result.error_trace), 'state')}"
             )
             yield from self.steps(result.error_trace)
@@ -513,10 +513,15 @@ def refutation(found: Refuted, name: str) -> tuple[str, list[tuple[str, str]]]:
     return f"This is no initial state of {other}. Under {name} it differs from the nearest one", differences
 
 
-def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
-    """The heading of a counterexample or of a witness's behaviour. Only a search finds the shortest one."""
+def counterexample(trace: Trace, of: Violation | Witness | None = None, reduced: bool = False) -> str:
+    """The heading of a counterexample or of a witness's behaviour. Only a search finds the shortest one, and not one
+    that is ``reduced``.
+    """
     if of is not None and of.walk is not None:
         return _met(trace, of, of.walk)
+    if reduced:
+        what = "behaviour" if isinstance(of, Witness) else "counterexample"
+        return f"A {what}, perhaps not the shortest: {numbers.plural(len(trace), 'state')}"
     if isinstance(of, Witness):
         return f"The shortest behaviour: {numbers.plural(len(trace), 'state')}"
     if trace.loop is None:
@@ -658,7 +663,7 @@ def _explored_by(result: Findings) -> str:
 
 
 def _distinct_states_are(result: Findings) -> str:
-    rate = numbers.rate(result.states_per_second)
+    rate = numbers.rate(result.states_per_second) + ", reduced" * result.reduced
     return f"{rate}, up to symmetry of {listed(result.symmetry)}" if result.symmetry else rate
 
 

@@ -106,6 +106,8 @@ def verdict(result: Findings) -> Verdict:
 
 def _states(result: Findings) -> str:
     found = count(result.distinct_states)
+    if result.reduced:
+        return f"the {plural(result.distinct_states, 'state')} that the reduction leaves, so in no reachable state"
     return "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
 
 

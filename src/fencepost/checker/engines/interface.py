@@ -142,8 +142,9 @@ class Exploration:
 
     ``seconds``: of the engine. They include ``seconds_before``, of the earlier runs of a resumed search, and
     ``compiling``, spent compiling loops. With a ``symmetry``, states are counted up to it. ``table``: the state space
-    as it was written. ``engine``: the one that explored, if it is not the requested one. ``on_spark``: whether Spark
-    did a part of it; None unless Spark was requested.
+    as it was written. ``reduced``: whether a partial order reduction left out states, which the counts do not include.
+    ``engine``: the one that explored, if it is not the requested one. ``on_spark``: whether Spark did a part of it;
+    None unless Spark was requested.
 
     In a simulation ``distinct`` is an estimate, ``depth`` is the length of the longest walk in states, ``walks``
     describes the rest, and ``walk`` is the single walk if only one was requested.
@@ -174,6 +175,7 @@ class Exploration:
     evaluations: int = 0
     profile: dict[str, object] = field(default_factory=dict)
     symmetry: Symmetry | None = None
+    reduced: bool = False
     table: Table | None = None
     walks: Walks | None = None
     walk: Found | None = None

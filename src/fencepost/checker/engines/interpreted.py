@@ -73,12 +73,14 @@ class _Step:
 
 @dataclass(slots=True)
 class Evaluation:
-    """The result of evaluating a root: its steps sorted by their choices, and the slots that it depends on, as a bit
-    mask. A property has one step if it is violated (a ``sometimes`` property: if it is true).
+    """The result of evaluating a root: its steps sorted by their choices, and, as bit masks, the slots that it depends
+    on and those that its steps change. A property has one step if it is violated (a ``sometimes`` property: if it is
+    true).
     """
 
     steps: tuple[_Step, ...]
     read: int
+    written: int = 0
 
 
 _Trie = tuple[int, dict[int, "_Trie | Evaluation"]]
@@ -88,7 +90,7 @@ slot after it. A refinement first reads the number of the step's change.
 
 
 @dataclass(slots=True)
-class _Reached:
+class Reached:
     """A state to be expanded: its row, its fingerprint (128 bits), and the evaluations of its properties.
     ``inherited``: the evaluations of its parent's actions, empty for an initial state. ``changed``: the slots in which
     it differs from its parent.
@@ -115,7 +117,7 @@ class Interpreted(Reference):
         self.mapped = search.stepper.of_kind(MAPPING)
         self.properties = [*self.constraints, *self.judged, *self.mapped]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
-        self.reached: dict[int, _Reached] = {}
+        self.reached: dict[int, Reached] = {}
         self.changed: tuple[Sequence[int] | None, int] = None, 0
         """The state after the last step that was judged, and the number of its change."""
 
@@ -169,14 +171,15 @@ class Interpreted(Reference):
         if root.kind == MAPPING:
             self.stepper.changes.read.setdefault(root.index, set()).update(reads)
         hashes = self.stepper.store.hashes
-        steps = []
+        steps, written = [], 0
         for outcome in sorted(outcomes, key=lambda o: o.choices):
             delta = changed = 0
             for slot, (old, new) in outcome.writes.items():
                 delta ^= hashes[slot][old] ^ hashes[slot][new]
                 changed |= 1 << slot
             steps.append(_Step(outcome, delta, changed))
-        found = Evaluation(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE))
+            written |= changed
+        found = Evaluation(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE), written)
         if root.index in self.stepper.relied:
             self.relying.setdefault(root.index, []).append(found)
         self._remember(root, reads, found, lambda slot: _held(slot, row, after))
@@ -241,7 +244,7 @@ class Interpreted(Reference):
         row: list[int],
         fingerprint: int,
         link: Link | None,
-        parent: _Reached | None = None,
+        parent: Reached | None = None,
         actions: Sequence[Evaluation] = (),
         changed: int = 0,
     ) -> bool:
@@ -270,7 +273,7 @@ class Interpreted(Reference):
             else:
                 self._meet(root, found)
         if inside:
-            self.reached[found] = _Reached(row, fingerprint, properties, actions, changed)
+            self.reached[found] = Reached(row, fingerprint, properties, actions, changed)
         return inside
 
     def _expand(self, parent: int) -> None:
@@ -300,23 +303,23 @@ class Interpreted(Reference):
                 after: list[int] = []
                 link = (parent, root, outcome.choices)
                 if stepwise:
-                    after = _after(row, outcome, len(self.stepper.store.slots))
+                    after = successor(row, outcome, len(self.stepper.store.slots))
                     if not self._allowed(row, after, link, outcome):
                         continue
                 self.taken[root] += 1
                 whole = fingerprint ^ step.delta
                 if symmetric:
-                    after = after or _after(row, outcome, len(self.stepper.store.slots))
+                    after = after or successor(row, outcome, len(self.stepper.store.slots))
                     found = self._fingerprint(after)
                 else:
                     found = whole & LOW if narrow else (whole & LOW) << 64 | whole >> 64
                 if changed:
                     expanded.steps.add((found if narrow else found >> 64, root))
                     if marking:
-                        after = after or _after(row, outcome, len(self.stepper.store.slots))
+                        after = after or successor(row, outcome, len(self.stepper.store.slots))
                         self._mark(expanded, found if narrow else found >> 64, after)
                 if found not in links:
-                    after = after or _after(row, outcome, len(self.stepper.store.slots))
+                    after = after or successor(row, outcome, len(self.stepper.store.slots))
                     if self._enter(found, after, whole, link, reached, actions, changed):
                         self.new[root] += 1
                         discovered.append(found)
@@ -362,7 +365,8 @@ def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:
     return row[slot] if slot < len(row) else 0
 
 
-def _after(row: list[int], outcome: Outcome, width: int) -> list[int]:
+def successor(row: list[int], outcome: Outcome, width: int) -> list[int]:
+    """The row after an outcome, with a number for each of ``width`` slots."""
     after = row + [0] * (width - len(row))
     for slot, (_, new) in outcome.writes.items():
         after[slot] = new

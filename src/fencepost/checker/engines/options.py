@@ -166,14 +166,19 @@ class EmbeddedOptions(SavedOptions):
 
     ``checkpoint`` and ``resume`` are directories. The engine saves at most every ``checkpoint_every`` seconds, and
     spends at most a tenth of the time on it. 0 saves every level.
+
+    ``reduce``: with the engine ``auto``, a partial order reduction, which is interpreted.
     """
 
     engine: ClassVar[str] = "embedded"
 
     checkpoint_every: float = field(default=2.0, metadata=FREE)
+    reduce: bool = False
 
     def validate(self, stepper: Stepper | None = None) -> None:
         super().validate(stepper)
+        if self.reduce:
+            self._refuse_to_reduce(stepper)
         if not self.checkpoint_every >= 0:
             raise OptionError(
                 f"{{checkpoint_every}} is {self.checkpoint_every:g}: give 0 seconds or more", "checkpoint_every"
@@ -196,6 +201,35 @@ class EmbeddedOptions(SavedOptions):
                 " of {engine} spark",
                 "invariants", "checkpoint", "resume", "engine",
             )  # fmt: skip
+
+    def _refuse_to_reduce(self, stepper: Stepper | None) -> None:
+        """Raise :class:`fencepost.OptionError` for what a partial order reduction cannot, or need not, do."""
+        for name in ("symmetry", "checking", "checkpoint", "resume", "states"):
+            if getattr(self, name):
+                raise OptionError(f"{{reduce}} and {{{name}}} do not go together: leave one out", "reduce", name)
+        if stepper is None:
+            return
+        for kind in NOT_REDUCED:
+            for declared in stepper.protocol.declared(kind):
+                raise OptionError(
+                    f"{{reduce}} is for protocols without {kind.replace('_', ' ')}s, and {declared.name} is one: leave"
+                    " out {reduce}",
+                    "reduce",
+                )
+        stepwise = [root.name for root in stepper.of_kind("step_invariant", "refinement")]
+        if name := next(iter(stepwise), "") or _temporal(stepper):
+            raise OptionError(
+                f"{name} is judged on all steps, and {{reduce}} leaves some out: name the invariants to check with"
+                " {invariants} instead, or leave out {reduce}",
+                "invariants", "reduce",
+            )  # fmt: skip
+
+
+NOT_REDUCED = ("constraint", "step_constraint", "view", "postcondition")
+"""The kinds of declarations with which there is no partial order reduction. A constraint cuts one order of two steps
+and not the other, states that look alike in a view need not have the same stubborn sets, and a postcondition may ask
+for counts.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,6 +387,8 @@ def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -
         if name not in own and asked[name] != _default(known[name]):
             raise _misplaced(name, engine)
     found = kind(**{name: value for name, value in asked.items() if name in own})
+    if engine == "embedded" and asked.get("reduce"):
+        raise OptionError("{reduce} is interpreted, not compiled: leave out {engine}", "reduce", "engine")
     found.validate()
     return engine, found
 

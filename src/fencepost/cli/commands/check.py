@@ -84,6 +84,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
     )
     option(running, "--no-symmetry", "explore every state, although the configuration has a SYMMETRY")
+    option(
+        running,
+        "--reduce",
+        "partial order reduction: of independent steps, take one order only; for invariants and deadlocks",
+    )
     option(running, "--checkpoint DIR", "save the search there while it runs", arguments.place)
     option(running, "--resume DIR", "resume a saved search", arguments.place)
     walking = parser.add_argument_group("random walks (--engine simulate, which never shows that a protocol holds)")
