@@ -55,7 +55,7 @@ long chain of narrow levels stays with the interpreted one.
 
 WHILE_COMPILING = 60_000
 """The states up to which the interpreted explorer goes on while the loops of the compiled one are still to be compiled.
-Most spaces that are larger take it longer than compiling does.
+Beyond that, the compiler gets the cores.
 """
 
 
