@@ -237,6 +237,13 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     assert "memory" in said
 
 
+def test_loading_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
+    """Only the process that wants the check can notice."""
+    text = f"{COUNTER}\nhoard = b'x' * (700 << 20)\nwhile True:\n    pass\n"
+    events = checked(written(tmp_path, text), seconds=600.0, memory=64 << 20)
+    assert events == [{"event": "ended", "why": "the check took more than 64 MiB of memory"}]
+
+
 # -- TLA+ --------------------------------------------------------------------------------------------------------------
 
 

@@ -235,10 +235,11 @@ def test_python_that_is_not_saved_is_not_run(tmp_path: Path) -> None:
     session(tmp_path, test)
 
 
-def test_a_file_that_uses_no_fencepost_is_never_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["# import fencepost\n\n@action\ndef f(): ...\n", "import fencepost\n# @action\n"])
+def test_a_file_that_declares_no_protocol_is_never_run(tmp_path: Path, text: str) -> None:
     async def test(editor: Editor) -> None:
         mark = tmp_path / "mark"
-        editor.open("plain.py", f"# import fencepost\nopen({str(mark)!r}, 'w')\n")
+        editor.open("plain.py", f"{text}open({str(mark)!r}, 'w')\n")
         await editor.does(CHECK, editor.uri("plain.py"))
         editor.open("counter.py", COUNTER)
         await editor.has("counter.py", "jump is not enabled")

@@ -45,7 +45,8 @@ PAUSE = 0.4
 PATIENCE = 3.0
 """Seconds for an answer. A check that has none is ended."""
 
-_IS_PROTOCOL = re.compile(r"^\s*(from|import)\s+fencepost\b", re.MULTILINE)
+_IMPORTS = re.compile(r"^\s*(from|import)\s+fencepost\b", re.MULTILINE)
+_DECLARES = re.compile(r"^\s*@(\w+\.)?(action|invariant|step_invariant|sometimes)\b", re.MULTILINE)
 _SEVERITIES = {
     "error": lsp.DiagnosticSeverity.Error,
     "warning": lsp.DiagnosticSeverity.Warning,
@@ -97,8 +98,9 @@ class Document:
         return self.path.endswith(".tla")
 
     def is_protocol(self, text: str) -> bool:
-        """Whether a text may be checked. A Python file is run then, so it must be one that uses Fencepost."""
-        return self.is_specification or (self.path.endswith(".py") and bool(_IS_PROTOCOL.search(text)))
+        """Whether a text may be checked. A Python file is run then, so it must be one that declares a protocol."""
+        python = self.path.endswith(".py") and _IMPORTS.search(text) and _DECLARES.search(text)
+        return self.is_specification or bool(python)
 
     def stop(self) -> None:
         """End the check, if there is one, and answer open questions with nothing."""

@@ -22,8 +22,11 @@ from fencepost.semantics import LimitReached, Outcome, State, Stepper
 STATES = 1_000
 """The most states that are looked at."""
 
-SECONDS = 2.0
+SECONDS = 3.0
 """Seconds after which no more states are looked at."""
+
+TRACED = 100
+"""The states in which local variables are looked at: Python runs several times slower meanwhile."""
 
 TEXT = 120
 """The most characters shown of a value."""
@@ -103,7 +106,8 @@ class Space:
 
     def _after(self, state: State) -> Iterator[State]:
         before = sys.gettrace()
-        sys.settrace(self._entered)
+        if len(self.states) <= TRACED:
+            sys.settrace(self._entered)
         try:
             found = self._note(self.enabled, "action", state)
         finally:
