@@ -104,7 +104,8 @@ lock: ## Resolve the newest versions anew (the only target that needs uv)
 	uv pip compile --group pyspark --no-deps --output-file $(SOURCE_LOCK) $(COMPILING)
 
 clean: ## Remove the virtual environment and everything else that was generated
-	rm -rf $(VENV) .interop $(SYSTEMS) build dist bookkeeper-4.13.html fencepost-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache editors/vscode/node_modules editors/vscode/dist editors/vscode/*.vsix
+	rm -rf $(VENV) .interop $(SYSTEMS) build dist bookkeeper-4.13.html fencepost-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf editors/vscode/node_modules editors/vscode/dist editors/vscode/*.vsix
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment holds its own absolute path and a link to its interpreter: one

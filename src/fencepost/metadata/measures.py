@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from fencepost.metadata.member import Member
 from fencepost.monitoring.metrics import Value
-
-if TYPE_CHECKING:
-    from fencepost.metadata.member import Member
-    from fencepost.quorum.driver.node import QuorumNode
+from fencepost.quorum.driver.node import QuorumNode
 
 _RAFT = "kafka_server_raft_metrics_"
 _CONTROLLER = "kafka_controller_KafkaController_"

@@ -35,7 +35,6 @@ from fencepost.metadata import four_letter_words, protocol, snapshot
 from fencepost.metadata.acl import Ids
 from fencepost.metadata.codes import Code
 from fencepost.metadata.expiry import Expiry
-from fencepost.metadata.measures import gauges
 from fencepost.metadata.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata.server import Connection, Item, Service
 from fencepost.metadata.settings import MetadataSettings
@@ -153,7 +152,6 @@ class Member(Service):
         """The token of the connection that owns each session."""
         self.process = int.from_bytes(os.urandom(7))
         self.words = four_letter_words.answers(self)
-        self.metrics.gauges |= gauges(self)
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None

@@ -187,8 +187,9 @@ def _request(protocol: Model, invariants: Sequence[str] | None) -> bytes | None:
 
 
 def _started(seed: int, request: bytes) -> subprocess.Popen[bytes]:
-    package = str(Path(__file__).resolve().parents[2])
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": package}
+    package = str(Path(__file__).resolve().parents[3])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": path}
     process = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
