@@ -1,4 +1,4 @@
-"""Partial order reduction, against an explorer that takes every step. A planted fault in each of its rules is told."""
+"""Partial order reduction, against an explorer that takes every step. A planted fault in each of its rules is noticed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from campaigns import campaign_if
 from checker.engines import brute
 from checker.engines.loose_protocols import loose, without_limits
 from checker.engines.random_protocols import RandomProtocol, seeded
@@ -31,6 +32,9 @@ from fencepost.checker.engines import reduced
 from fencepost.checker.engines.interface import Exploration
 from fencepost.checker.engines.options import EmbeddedOptions
 from fencepost.checker.engines.reduced import Accesses, Reduced
+from fencepost.language.loading import shipped
+from fencepost.report.json import data
+from fencepost.report.text import story
 from fencepost.semantics import Stepper
 
 SEEDS = 2_000 if os.environ.get("FENCEPOST_THOROUGH") else 60
@@ -166,6 +170,29 @@ class Lost(Protocol):
 def test_a_counterexample_is_a_real_behaviour() -> None:
     result = check(Lost(), reduce=True)
     assert result.verdict == "nothing_is_lost" and result.exit_code == 12
+    told = story(result)
+    assert "A counterexample, perhaps not the shortest: 5 states" in told and "shortest counterexample" not in told
+
+
+def test_says_that_states_were_left_out() -> None:
+    result = check(Counters(), reduce=True)
+    assert "in the 22 states that the reduction leaves, so in no reachable state" in story(result)
+    assert data(result)["reduced"] is True and data(check(Lost()))["reduced"] is False
+
+
+@pytest.mark.parametrize(
+    "configuration", ["small", *campaign_if(bool, ["defect-1-small", "three-copies", "two-entries"])]
+)
+def test_agrees_on_shipped_configurations(configuration: str) -> None:
+    protocol = shipped("bookkeeper-4.13").configured(configuration)
+    invariants = [declared.name for declared in protocol.declared("invariant")]
+    found = [
+        check(protocol, invariants=invariants, reduce=reduce, deadlock=True, keep_going=True)
+        for reduce in (False, True)
+    ]
+    whole, part = found
+    assert part.complete and part.distinct_states < whole.distinct_states
+    assert {v.name for v in part.violations} == {v.name for v in whole.violations} >= {"deadlock"}
 
 
 class Refused(Counters):
