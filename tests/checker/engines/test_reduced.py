@@ -1,4 +1,4 @@
-"""Partial order reduction, against an explorer that takes every step. A planted fault in each of its rules is noticed."""
+"""Partial order reduction, against an explorer that takes every step. Faults planted in its rules must show."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ FAULTS: dict[str, tuple[int, tuple[type, str, Any]]] = {
     "an action may be put off forever": (14, (Reduced, "_take", lambda self, *given: TAKE(self, *given) or True)),
     "one pass is enough": (141, (Accesses, "grown", property(lambda self: False, lambda self, grown: None))),
 }
-"""Faults, each with the seed of a protocol that tells it."""
+"""Faults, each with the seed of a protocol in which it shows."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_tells_a_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_fault_shows(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seed, (owner, name, wrong) = FAULTS[fault]
     assert difference(loose(seed)) is None
     monkeypatch.setattr(owner, name, wrong, raising=False)
