@@ -68,11 +68,11 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
 def with_tables(page: Path) -> str:
     """A page with the current tables."""
     text = page.read_text()
-    for name, table in tables().get(page, {}).items():
+    for name, made in tables().get(page, {}).items():
         head, begun, rest = text.partition(f"<!-- {name} -->\n")
         _, ended, tail = rest.partition("<!-- end -->")
         assert begun and ended, f"{page.name} has no place for {name}"
-        text = f"{head}{begun}\n{table()}\n\n{ended}{tail}"
+        text = f"{head}{begun}\n{made()}\n\n{ended}{tail}"
     return text
 
 

@@ -112,7 +112,12 @@ def test_only_get_is_answered_and_only_what_there_is(shared: Part) -> None:
 def test_a_part_that_is_stuck_is_not_alive(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TURNS_WITHIN", 0.2)
     go_on, stuck = threading.Event(), threading.Event()
-    part.loop.call_soon_threadsafe(lambda: (stuck.set(), go_on.wait(PATIENCE)))
+
+    def be_stuck() -> None:
+        stuck.set()
+        go_on.wait(PATIENCE)
+
+    part.loop.call_soon_threadsafe(be_stuck)
     stuck.wait(PATIENCE)
     assert [part.get(path)[0] for path in ("/live", "/ready", "/metrics")] == [503] * 3
     go_on.set()

@@ -22,9 +22,14 @@ Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def values(metrics: Metrics) -> Values:
-    """The values as Prometheus's parser reads them, by names and labels."""
+    """The values as Prometheus's parser reads them, by names and labels. It gives every counter the suffix ``_total``,
+    which some here do not have.
+    """
     return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        (
+            sample.name if sample.name in metrics.table else sample.name.removesuffix("_total"),
+            tuple(sorted(sample.labels.items())),
+        ): sample.value
         for each in text_string_to_metric_families(metrics.text())
         for sample in each.samples
     }

@@ -144,7 +144,7 @@ class Member(Service):
         """The token of the connection that owns each session."""
         self.process = int.from_bytes(os.urandom(7))
         self.words = four_letter_words.answers(self)
-        self.metrics.gauges |= gauges(self)
+        self.metrics.gauges |= gauges(self, lambda: self.node)
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None
