@@ -1,7 +1,5 @@
-"""A reader of the YAML that the files of deployments are written in.
-
-It knows block mappings and lists, flow lists and mappings of plain words, quoted and plain texts, and folded texts
-(``>-``). It refuses everything else.
+"""A reader of the YAML that the files of deployments are written in: block mappings and lists, flow lists and mappings
+of plain words, quoted and plain texts, and folded texts (``>-``). It refuses everything else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files in ``deploy``: their commands are ones of the command line, their ports match, what they measure exists."""
+"""The files in ``deploy``: the command line knows their commands, their ports match, and what they measure exists."""
 
 from __future__ import annotations
 

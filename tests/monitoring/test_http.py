@@ -113,11 +113,11 @@ def test_a_part_that_is_stuck_is_not_alive(part: Part, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "TURNS_WITHIN", 0.2)
     go_on, stuck = threading.Event(), threading.Event()
 
-    def hang() -> None:
+    def be_stuck() -> None:
         stuck.set()
         go_on.wait(PATIENCE)
 
-    part.loop.call_soon_threadsafe(hang)
+    part.loop.call_soon_threadsafe(be_stuck)
     stuck.wait(PATIENCE)
     assert [part.get(path)[0] for path in ("/live", "/ready", "/metrics")] == [503] * 3
     go_on.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,15 @@ Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def values(metrics: Metrics) -> Values:
-    """The values as Prometheus's parser reads them, by names and labels. Some versions of it give every counter the end
-    ``_total``.
+    """The values as Prometheus's parser reads them, by names and labels. It gives every counter the suffix ``_total``,
+    which some here do not have.
     """
-    text = metrics.text()
-    named = {re.split(r"[{ ]", line)[0] for line in text.splitlines()}
     return {
         (
-            sample.name if sample.name in named else sample.name.removesuffix("_total"),
+            sample.name if sample.name in metrics.table else sample.name.removesuffix("_total"),
             tuple(sorted(sample.labels.items())),
         ): sample.value
-        for each in text_string_to_metric_families(text)
+        for each in text_string_to_metric_families(metrics.text())
         for sample in each.samples
     }
 

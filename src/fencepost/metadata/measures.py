@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.metadata.member import Member
+from fencepost.metadata.server import Service
 from fencepost.monitoring.metrics import Value
 from fencepost.quorum.driver.node import QuorumNode
 
@@ -12,17 +12,17 @@ _RAFT = "kafka_server_raft_metrics_"
 _CONTROLLER = "kafka_controller_KafkaController_"
 
 
-def gauges(member: Member) -> dict[str, Callable[[], Value]]:
-    """The gauges of a member, by name."""
+def gauges(member: Service, node: Callable[[], QuorumNode | None]) -> dict[str, Callable[[], Value]]:
+    """The gauges of a member, by name. ``node``: gives its replica, once it takes part."""
     return {
         **_of_service(member),
-        **{name: _of_node(member, measure) for name, measure in _OF_NODE.items()},
+        **{name: _of_node(node, measure) for name, measure in _OF_NODE.items()},
         "fencepost_quorum_snapshot_bytes": lambda: member.disk_sizes()[0],
         "fencepost_quorum_log_bytes": lambda: member.disk_sizes()[1],
     }
 
 
-def _of_service(member: Member) -> dict[str, Callable[[], Value]]:
+def _of_service(member: Service) -> dict[str, Callable[[], Value]]:
     return {
         "outstanding_requests": lambda: member.outstanding,
         "fencepost_metadata_outstanding_bytes": lambda: member.outstanding_bytes,
@@ -39,9 +39,14 @@ def _of_service(member: Member) -> dict[str, Callable[[], Value]]:
     }
 
 
-def _of_node(member: Member, measure: Callable[[QuorumNode], Value]) -> Callable[[], Value]:
-    """The measure of the member's replica; nothing before it takes part."""
-    return lambda: {} if member.node is None else measure(member.node)
+def _of_node(node: Callable[[], QuorumNode | None], measure: Callable[[QuorumNode], Value]) -> Callable[[], Value]:
+    """A measure of the replica; nothing before there is one."""
+
+    def measured() -> Value:
+        found = node()
+        return {} if found is None else measure(found)
+
+    return measured
 
 
 def _state(node: QuorumNode) -> Value:

@@ -26,7 +26,7 @@ import contextlib
 import hmac
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -35,6 +35,7 @@ from fencepost.metadata import four_letter_words, protocol, snapshot
 from fencepost.metadata.acl import Ids
 from fencepost.metadata.codes import Code
 from fencepost.metadata.expiry import Expiry
+from fencepost.metadata.measures import gauges
 from fencepost.metadata.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata.server import Connection, Item, Service
 from fencepost.metadata.settings import MetadataSettings
@@ -119,15 +120,6 @@ _read_call = msgspec.msgpack.Decoder(Forward | Heard).decode
 _read_owners = msgspec.msgpack.Decoder(Owners).decode
 
 
-def records(tree: Tree, owners: Mapping[int, int]) -> Iterator[Sequence[bytes]]:
-    """The records of a snapshot, in groups, with the state at the first step: znodes and sessions, and the connections
-    that own the sessions.
-    """
-    of_tree = snapshot.records(tree)
-    yield [_encode(Owners(tuple(owners.items()))), *next(of_tree)]
-    yield from of_tree
-
-
 def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
     """Decode a snapshot: znodes and sessions, and the connections that own the sessions. Raises
     :class:`fencepost.ledger.disk.journal.Damage`.
@@ -152,6 +144,7 @@ class Member(Service):
         """The token of the connection that owns each session."""
         self.process = int.from_bytes(os.urandom(7))
         self.words = four_letter_words.answers(self)
+        self.metrics.gauges |= gauges(self, lambda: self.node)
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None
@@ -223,11 +216,6 @@ class Member(Service):
         if len(self.node.replica.voters) == 1:
             return "standalone"
         return "leader" if self.node.leads else "follower"
-
-    @property
-    def controller(self) -> str:
-        """See :class:`Service`."""
-        return f"{self.host.me.key.host_id}@{self.host.me.endpoint}"
 
     def disk_sizes(self) -> tuple[int, int]:
         """The sizes in bytes of the snapshots, and of the log."""
@@ -460,13 +448,12 @@ class Member(Service):
             item.connection.send(protocol.reply(item.xid, self.tree.zxid, Code.SESSION_MOVED))
             item.connection.close()
 
-    def marker(self) -> bytes:
-        """A record that changes nothing."""
-        return _encode(Entry(self.process, self._stamp, LogRequest(0, 0, 0, (), Mark())))
-
     def snapshot(self) -> Iterator[Sequence[bytes]]:
         """The records of the state at the first step."""
-        return records(self.tree, self.owners)
+        owners = _encode(Owners(tuple(self.owners.items())))
+        of_tree = snapshot.records(self.tree)
+        yield [owners, *next(of_tree)]
+        yield from of_tree
 
     def restore(self, records: Sequence[bytes]) -> None:
         """Replace the state by a snapshot. Clients of this member get no events for the changes in between."""

@@ -16,7 +16,6 @@ import msgspec
 from fencepost.connections.loop import loop_factory
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import Lock, OsFiles
-from fencepost.metadata.measures import gauges
 from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.monitoring import http
@@ -117,7 +116,6 @@ async def _serve(
         tls=settings.tls_of_quorum,
     )
     member = Member(settings, host, end)
-    member.metrics.gauges |= gauges(member)
     tracing = None
     if trace is not None:
         tracing = TraceWriter(trace, node=f"metadata-{host.me.key.host_id}", started={"kind": "metadata"})
