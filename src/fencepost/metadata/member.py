@@ -26,7 +26,7 @@ import contextlib
 import hmac
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -118,6 +118,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _read_entry = msgspec.msgpack.Decoder(Entry).decode
 _read_call = msgspec.msgpack.Decoder(Forward | Heard).decode
 _read_owners = msgspec.msgpack.Decoder(Owners).decode
+
+
+def records(tree: Tree, owners: Mapping[int, int]) -> Iterator[Sequence[bytes]]:
+    """The records of a snapshot, in groups, with the state at the first step: znodes and sessions, and the connections
+    that own the sessions.
+    """
+    of_tree = snapshot.records(tree)
+    yield [_encode(Owners(tuple(owners.items()))), *next(of_tree)]
+    yield from of_tree
 
 
 def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
@@ -216,6 +225,11 @@ class Member(Service):
         if len(self.node.replica.voters) == 1:
             return "standalone"
         return "leader" if self.node.leads else "follower"
+
+    @property
+    def controller(self) -> str:
+        """See :class:`Service`."""
+        return f"{self.host.me.key.host_id}@{self.host.me.endpoint}"
 
     def disk_sizes(self) -> tuple[int, int]:
         """The sizes in bytes of the snapshots, and of the log."""
@@ -448,12 +462,13 @@ class Member(Service):
             item.connection.send(protocol.reply(item.xid, self.tree.zxid, Code.SESSION_MOVED))
             item.connection.close()
 
+    def marker(self) -> bytes:
+        """A record that changes nothing."""
+        return _encode(Entry(self.process, self._stamp, LogRequest(0, 0, 0, (), Mark())))
+
     def snapshot(self) -> Iterator[Sequence[bytes]]:
         """The records of the state at the first step."""
-        owners = _encode(Owners(tuple(self.owners.items())))
-        of_tree = snapshot.records(self.tree)
-        yield [owners, *next(of_tree)]
-        yield from of_tree
+        return records(self.tree, self.owners)
 
     def restore(self, records: Sequence[bytes]) -> None:
         """Replace the state by a snapshot. Clients of this member get no events for the changes in between."""
