@@ -26,13 +26,13 @@ from website.defects import defects
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "website"
 
-BESIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+BESIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "editors/vscode/README.md")
 """The documents beside the folder of all others."""
 
 INDEX = "docs/index.md"
 """The page whose sections are those of the navigation."""
 
-LANGUAGES = {".py": "python", ".tla": "tla", ".cfg": "text", ".toml": "toml"}
+LANGUAGES = {".py": "python", ".tla": "tla", ".cfg": "text", ".toml": "toml", ".yml": "yaml"}
 
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 

@@ -173,7 +173,7 @@ class EmbeddedOptions(SavedOptions):
     engine: ClassVar[str] = "embedded"
 
     checkpoint_every: float = field(default=2.0, metadata=FREE)
-    reduce: bool = False
+    reduce: bool = field(default=False, metadata=FREE)
 
     def validate(self, stepper: Stepper | None = None) -> None:
         super().validate(stepper)
