@@ -72,7 +72,13 @@ class StandInBookie:
         self.port = 0
 
     async def start(self) -> None:
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        """Listen. Where it listened before, a connection of somebody else may have the port for a while."""
+        async with asyncio.timeout(30):
+            while self.server is None:
+                try:
+                    self.server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+                except OSError:
+                    await asyncio.sleep(0.05)
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
