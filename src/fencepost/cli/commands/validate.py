@@ -266,7 +266,7 @@ def _here(
     args: argparse.Namespace, conformance: type[Conformance], foreign: Foreign | None, space: StateSpace | None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     rows = read(args.traces, foreign=foreign)
-    traces = Traces(rows, args.runs, args.subjects, conformance.subjects, conformance.heeds)
+    traces = Traces(rows, args.runs, args.subjects, conformance.subjects, conformance.heeds, conformance.still_needed)
     request, names = _request(args, shuffle=args.shuffle, coverage=args.coverage), traces.names()
     tasks = [(request, some) for some in _shares(traces, names)]
     jobs = max(1, min(args.workers or cores(), traces.count // SHARE, len(tasks)))

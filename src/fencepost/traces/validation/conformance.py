@@ -173,7 +173,9 @@ class Conformance(ABC):
 
     @classmethod
     def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
-        """Of the events about all subjects, those that any verdict may still depend on. Used to bound memory."""
+        """Of the events about all subjects, those that any verdict may still depend on. The others are kept for no
+        trace, which bounds memory.
+        """
         return events
 
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 
 from fencepost.errors import OptionError
 from fencepost.traces import event as row
@@ -18,7 +19,8 @@ class Traces:
     with an action of ``heeds`` about a subject of another kind.
 
     ``runs`` and ``subjects``: the ones to keep, empty for all. ``kind``: a regular expression; events of subjects that
-    do not match it are left out. ``count``: the events that are kept.
+    do not match it are left out. ``still_needed``: chooses, of the events about all subjects, those that verdicts
+    depend on; by default all of them. ``count``: the events that are kept.
     """
 
     def __init__(
@@ -28,9 +30,12 @@ class Traces:
         subjects: Collection[str] = (),
         kind: str = ".*",
         heeds: Collection[str] = (),
+        still_needed: Callable[[Sequence[Event]], Iterable[Event]] = tuple,
     ) -> None:
         is_known = re.compile(kind, re.DOTALL).fullmatch
         self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
+        self._still_needed = still_needed
+        self._shared: dict[str, list[row.TraceEvent]] = {}
         seen: set[str] = set()
         for event in events:
             seen.add(event.run)
@@ -68,8 +73,21 @@ class Traces:
     def rows(self, name: RunAndSubject) -> list[row.TraceEvent]:
         """The rows of one trace's events: those about all subjects, and those about its own."""
         run, subject = name
-        of = self._runs[run]
-        return [*of.get(None, ()), *of.get(subject, ())]
+        return [*self._shared_rows(run), *self._runs[run].get(subject, ())]
+
+    def _shared_rows(self, run: str) -> list[row.TraceEvent]:
+        """The needed rows about all subjects of a run. They are in each of its traces, so what is not needed is left
+        out once, not for each. What cannot be decoded is a problem of each trace, so nothing is left out then.
+        """
+        if run not in self._shared:
+            of = self._runs[run]
+            rows = of.get(None, [])
+            if len(of) > 2:
+                with suppress(Exception):
+                    needed = {event.place for event in self._still_needed(events_of(rows))}
+                    rows = [each for each in rows if (each.node, each.incarnation, each.seq) in needed]
+            self._shared[run] = rows
+        return self._shared[run]
 
 
 def events_of(rows: Iterable[row.TraceEvent]) -> list[Event]:
