@@ -22,6 +22,7 @@ import patience
 import pytest
 from metadata.servers import state_of
 from metadata.zkclient import CREATE, DELETE, OPEN, SET_DATA, Client, Closed
+from msgspec import structs
 from quorum.hosts import TestCluster, free_ports
 from quorum.members import Members
 
@@ -469,6 +470,13 @@ def test_foreign_files_are_refused_by_what_they_are(kind: str, two: tuple[bytes,
         says = "No such file"
     with pytest.raises(SystemFailure, match=says):
         backup.read(file)
+
+
+def test_a_sound_snapshot_under_the_sealed_head_of_another_is_refused(two: tuple[bytes, bytes]) -> None:
+    head = backup._read(two[0]).head
+    other = structs.replace(head, snapshot="0" * len(head.snapshot))
+    with pytest.raises(Damage, match="its snapshot has another digest than its head says"):
+        backup._read(backup._encoded(other) + two[0][HEAD_SIZE:])
 
 
 def test_a_sound_file_with_an_impossible_state_is_refused(two: tuple[bytes, bytes]) -> None:

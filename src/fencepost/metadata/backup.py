@@ -23,7 +23,7 @@ import msgspec
 
 from fencepost.errors import SystemFailure
 from fencepost.files import regular
-from fencepost.files.digest import digest, is_sealed, running, sealed
+from fencepost.files.digest import digest, running, sealed
 from fencepost.files.folders import TEMPORARY, Lock, OsFiles, private
 from fencepost.files.storage import sync_folder
 from fencepost.ledger.disk.journal import Damage
@@ -194,7 +194,7 @@ def _read(data: bytes) -> Backup:
         head = msgspec.json.decode(line, type=Head)
     except (msgspec.DecodeError, UnicodeDecodeError):
         head = None
-    if head is None or not is_sealed(line) or _encoded(head) != data[:HEAD_SIZE]:
+    if head is None or _encoded(head) != data[:HEAD_SIZE]:
         raise Damage("is damaged: its head is not what was written")
     body = data[HEAD_SIZE:]
     if len(body) < head.size:
