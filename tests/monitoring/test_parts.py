@@ -50,6 +50,9 @@ def test_a_member_is_ready_while_it_has_a_leader_and_follows_it(members: Members
     until(lambda: why_not(members, first) == "this member knows no leader that answers", "it to miss its leader")
     members.start(leader)
     until(lambda: not why_not(members, first) and not why_not(members, leader), "both to be ready again")
+    known, node.replica.high_watermark = node.replica.high_watermark, 0
+    assert why_not(members, first) == "this member does not know yet what is committed"
+    node.replica.high_watermark = known
     members.running[first]._is_closing = True
     assert why_not(members, first) == "this member ends"
     members.running[first].node = None

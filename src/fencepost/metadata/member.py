@@ -215,6 +215,8 @@ class Member(Service):
             return "this member knows no leader that answers"
         if node.leads and not self._decides:
             return "this member becomes the leader"
+        if node.replica.high_watermark <= 0:
+            return "this member does not know yet what is committed"
         return "this member has not caught up with the leader" if node.lateness > _LATENESS else ""
 
     @property
