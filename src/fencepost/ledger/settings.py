@@ -26,7 +26,14 @@ Count = Annotated[int, Meta(ge=1)]
 Number = Annotated[int, Meta(ge=0)]
 Port = Annotated[int, Meta(ge=0, le=65_535), Unit("port")]
 Share = Annotated[float, Meta(gt=0, le=1), Unit("share")]
-LogFormat = Literal["text", "json"]
+LogFormat = Annotated[
+    Literal["text", "json"],
+    "text, or json: every line of the log is an object, the line that says that it serves among them",
+]
+HttpHost = Annotated[
+    str, "the address on which health and metrics are served, to anybody who reaches it; 0.0.0.0: all of them"
+]
+HttpPort = Annotated[Port, "the port of /live, /ready and /metrics; 0: none"]
 
 
 class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

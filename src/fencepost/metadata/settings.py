@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fencepost.connections.tls import Files, Tls
 from fencepost.errors import OptionError
-from fencepost.ledger.settings import Count, FileOfSettings, LogFormat, Number, Port, Reload, Unit
+from fencepost.ledger.settings import Count, FileOfSettings, HttpHost, HttpPort, LogFormat, Number, Port, Reload, Unit
 from fencepost.quorum.driver.links import PeerTls
 
 MIB = 1 << 20
@@ -204,13 +204,9 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
 
     # -- health, metrics and logs -------------------------------------------------------------------------------------
 
-    metrics_provider_http_host: Annotated[
-        str, "the address on which health and metrics are served, to anybody who reaches it; 0.0.0.0: all of them"
-    ] = "127.0.0.1"
-    metrics_provider_http_port: Annotated[Port, "the port of /live, /ready and /metrics; 0: none"] = 0
-    log_format: Annotated[
-        LogFormat, "text, or json: every line of the log is an object, the line that says that it serves among them"
-    ] = "text"
+    metrics_provider_http_host: HttpHost = "127.0.0.1"
+    metrics_provider_http_port: HttpPort = 0
+    log_format: LogFormat = "text"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # some settings are secret

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fencepost.ledger.settings import Count, FileOfSettings, LogFormat, Number, Port, Reload, Unit
+from fencepost.ledger.settings import Count, FileOfSettings, HttpHost, HttpPort, LogFormat, Number, Reload, Unit
 
 MIB = 1 << 20
 
@@ -69,10 +69,6 @@ class AutoRecoverySettings(RecoverySettings, frozen=True, kw_only=True, rename="
         Meta(ge=100),
         "milliseconds after which the metadata service ends the session of a silent process, with its locks",
     ] = 10_000
-    prometheus_stats_http_address: Annotated[
-        str, "the address on which health and metrics are served, to anybody who reaches it; 0.0.0.0: all of them"
-    ] = "127.0.0.1"
-    prometheus_stats_http_port: Annotated[Port, "the port of /live, /ready and /metrics; 0: none"] = 0
-    log_format: Annotated[
-        LogFormat, "text, or json: every line of the log is an object, the line that says that it serves among them"
-    ] = "text"
+    prometheus_stats_http_address: HttpHost = "127.0.0.1"
+    prometheus_stats_http_port: HttpPort = 0
+    log_format: LogFormat = "text"

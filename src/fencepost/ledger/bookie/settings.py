@@ -16,7 +16,7 @@ from fencepost.errors import OptionError
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.disk.settings import StorageSettings
 from fencepost.ledger.roles.bookie import Limits
-from fencepost.ledger.settings import Count, LogFormat, Number, Port, Reload, Share, Unit
+from fencepost.ledger.settings import Count, HttpHost, HttpPort, LogFormat, Number, Port, Reload, Share, Unit
 
 MIB = 1 << 20
 
@@ -275,13 +275,9 @@ class BookieSettings(RecoverySettings, frozen=True, kw_only=True, rename="camel"
 
     # -- health, metrics and logs --------------------------------------------------------------------------------------
 
-    prometheus_stats_http_address: Annotated[
-        str, "the address on which health and metrics are served, to anybody who reaches it; 0.0.0.0: all of them"
-    ] = "127.0.0.1"
-    prometheus_stats_http_port: Annotated[Port, "the port of /live, /ready and /metrics; 0: none"] = 0
-    log_format: Annotated[
-        LogFormat, "text, or json: every line of the log is an object, the line that says that it serves among them"
-    ] = "text"
+    prometheus_stats_http_address: HttpHost = "127.0.0.1"
+    prometheus_stats_http_port: HttpPort = 0
+    log_format: LogFormat = "text"
 
     def of_storage(self, journal_directory: str, ledger_directory: str) -> StorageSettings:
         """The settings of the storage, with these directories."""
