@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from campaigns import campaigns_but_every
 from msgspec import structs
-from traces.traced import LEDGER, VALIDATOR, run, said, traced, validate
+from traces.traced import LEDGER, VALIDATOR, run, said, sorted_by_node, traced, validate
 
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation.case import drawn
@@ -238,6 +238,22 @@ def test_the_lac_of_adds_that_came_together_is_the_highest_of_them() -> None:
     assert not validate(
         [structs.replace(event, parameters=lower) if event is joined else event for event in kept]
     ).accepted
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_an_entry_that_was_copied_since_has_not_outlived_the_crash(copies: bool) -> None:
+    """A bookie sends an entry after a crash. It has kept the one that it had added, unless it has copied it since."""
+    _, events = traced(1, "calm")
+    add = next(event for event in events if event.action == "bookie_sends_add_confirmed_response")
+    entry, node, life = add.parameters["entries"][0][0], add.node, add.incarnation
+    later = [Event(node, life + 1, 1, "started", None, {"kind": "bookie"})]
+    if copies:
+        copied = {"entries": [[entry, entry]], "lac": entry, "position": 9}
+        later.append(Event(node, life + 1, 2, "bookie_copies_entry", LEDGER, copied))
+    sent = {"entries": [[entry, entry]], "fence": False, "code": "OK", "position": 0, "connection": "x"}
+    later.append(Event(node, life + 1, 3, "bookie_sends_read_response", LEDGER, sent))
+    conformance = StoreConformance(LEDGER, sorted_by_node([*events, *later]))
+    assert ((node, entry, life) in conformance.outlived) is not copies
 
 
 def test_a_trace_without_metadata_is_not_covered() -> None:

@@ -151,7 +151,7 @@ class StoreConformance(Conformance):
         self.added_last: dict[tuple[str, int], int] = {}
         self.outlived: set[tuple[str, int, int]] = set()
         """Entries that a bookie has added in one incarnation, by node, id and that, and sent in a later one without
-        having added them again.
+        having added or copied them again.
         """
         for event in events:
             self._look(event)
@@ -222,7 +222,7 @@ class StoreConformance(Conformance):
         parameters = event.parameters
         if event.subject is None:
             return
-        if event.action == "bookie_sends_add_confirmed_response":
+        if event.action in ("bookie_sends_add_confirmed_response", "bookie_copies_entry"):
             for entry_id in _entries(event):
                 self.added_last[event.node, entry_id] = event.incarnation
         elif event.action == "bookie_sends_read_response" and parameters["code"] == "OK":
