@@ -200,7 +200,8 @@ def test_the_command_checks_again_at_each_save_until_ctrl_c(tmp_path: Path) -> N
     text = f"from limit_of_a_counter import most\n{COUNTER}".replace("self.count <= self.limit", "self.count <= most")
     file.write_text(text)
     words = [*COMMAND, "watch", str(file), "--config", "small", "--json"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+    settings = environment(PYTHONDONTWRITEBYTECODE="")  # as users have it: bytecode is kept
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings, text=True)
     assert process.stdout is not None and process.stderr is not None
 
     def until(kind: str) -> Event:

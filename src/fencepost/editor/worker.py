@@ -325,6 +325,7 @@ class _stopped_after:
 
 def main() -> None:
     """Do the request on standard input."""
+    sys.dont_write_bytecode = True  # Python takes it for up to date when a file is saved twice in one second
     lines = sys.stdin.buffer
     request = Request(**json.loads(lines.readline()))
     events: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
