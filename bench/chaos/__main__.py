@@ -24,9 +24,13 @@ def main() -> int:
     parser.add_argument(
         "--bookies", type=int, default=4, help="bookies; ledgers have 2 to 4 of them, of which 2 acknowledge"
     )
+    parser.add_argument(
+        "--members", type=int, default=1, help="members of the metadata service; one is hurt at a time, at the most"
+    )
     parser.add_argument("--tolerated", type=int, default=1, help="bookies that are hurt at the same time, at the most")
     parser.add_argument("--rate", type=int, default=500, help="entries a second that each writer appends at the most")
     parser.add_argument("--writers", type=int, default=2, help="writers")
+    parser.add_argument("--loggers", type=int, default=0, help="writers of one log; with any, it has a follower too")
     parser.add_argument(
         "--without-journal",
         action="store_true",
@@ -60,7 +64,15 @@ def main() -> int:
         bookies=given.bookies,
         tolerated=given.tolerated,
         rate=given.rate,
-        clients=(("writer", given.writers), ("reader", 1), ("tailer", 1), ("recoverer", 1)),
+        members=given.members,
+        clients=(
+            ("writer", given.writers),
+            ("reader", 1),
+            ("tailer", 1),
+            ("recoverer", 1),
+            ("logger", given.loggers),
+            ("follower", min(given.loggers, 1)),
+        ),
         wipes=given.wipes,
         settings=(
             f"journalWriteData = {'false' if given.without_journal else 'true'}",
@@ -89,6 +101,7 @@ def data(outcome: Outcome, seed: int) -> dict[str, object]:
         "ledgers": len(judge.ledgers),
         "acknowledged": judge.counts["entries acknowledged"],
         "read": judge.counts["entries read"],
+        "acknowledged in the log": judge.counts["entries of the log"],
         "closed": judge.counts["closed"],
         "recovered": judge.counts["recovered"],
         "tailed to the end": judge.counts["ended"],
@@ -103,6 +116,12 @@ def summary(outcome: Outcome, seed: int) -> str:
     verdict = "BROKEN" if faults else "HELD  nothing acknowledged was lost, and everything came back by itself"
     harms = ", ".join(f"{count} x {harm}" for harm, count in sorted(outcome.harms.items())) or "none"
     failures = ", ".join(f"{count} x {error}" for error, count in sorted(judge.failures.items())) or "none"
+    leaders = len(judge.log.appended)
+    log = (
+        [f"log       {judge.counts['entries of the log']:,} entries acknowledged by {leaders} leaders"]
+        if leaders
+        else []
+    )
     return "\n".join(
         [
             verdict,
@@ -117,6 +136,7 @@ def summary(outcome: Outcome, seed: int) -> str:
                 f"entries   {judge.counts['entries acknowledged']:,} acknowledged, {judge.counts['entries read']:,}"
                 " read meanwhile"
             ),
+            *log,
             f"failures  {failures} (which clients tried again)",
             f"longest time without an acknowledgement: {outcome.longest_pause:.1f} s",
         ]

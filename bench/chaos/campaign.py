@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.chaos.facts import Tail
-from bench.chaos.harm import KILL, METADATA, PAUSE, STOP, WIPE, Harm, Schedule
+from bench.chaos.harm import KILL, PAUSE, STOP, WIPE, Harm, Schedule
 from bench.chaos.judge import Judge, is_usable
 from fencepost.ledger.cluster import bound, control
 
@@ -48,6 +48,8 @@ class Options:
     harms: int = 0
     entries: int = 0
     bookies: int = 4
+    members: int = 1
+    """Of the metadata service."""
     tolerated: int = 1
     rate: int = 500
     clients: tuple[tuple[str, int], ...] = (("writer", 2), ("reader", 1), ("tailer", 1), ("recoverer", 1))
@@ -169,6 +171,8 @@ class Campaign:
                     str(self._store),
                     "--bookies",
                     str(options.bookies),
+                    "--members",
+                    str(options.members),
                     *options.ports,
                     *traced,
                 ],
@@ -220,8 +224,10 @@ class Campaign:
 
     async def _harm(self) -> None:
         options = self.options
-        bookies = [str(n) for n in range(1, options.bookies + 1)]
-        schedule = Schedule(options.seed, bookies, list(self._clients), options.tolerated, options.wipes)
+        parts = [part["name"] for part in (await asyncio.to_thread(control.ask, self._store, control.STATUS))["parts"]]
+        bookies, members = [name for name in parts if name.isdigit()], [name for name in parts if not name.isdigit()]
+        clients = list(self._clients)
+        schedule = Schedule(options.seed, bookies, clients, options.tolerated, options.wipes, members)
         while not self._is_enough():
             harm = schedule.next(self._hurt)
             if harm is None:
@@ -247,7 +253,8 @@ class Campaign:
             file.write(f"{time.strftime('%H:%M:%S')} {time.monotonic() - self._began:6.1f}  {text}\n")
 
     async def _hurt_and_heal(self, harm: Harm) -> None:
-        kind = "bookie" if harm.whom.isdigit() else harm.whom.partition("-")[0]
+        is_bookie = harm.whom.isdigit()
+        kind = "bookie" if is_bookie else harm.whom.partition("-")[0]
         self.outcome.harms[f"{harm.how} {kind}"] += 1
         client = self._clients.get(harm.whom)
         self._log(f"{harm.how} {harm.whom} for {harm.lasts:.1f} s")
@@ -262,7 +269,7 @@ class Campaign:
                     await asyncio.to_thread(shutil.rmtree, self._entries_of(harm.whom))
                 await asyncio.sleep(harm.lasts)
                 await self._ask(HEALS[harm.how], harm.whom)
-                while harm.whom != METADATA and (self._entries_of(harm.whom) / "current" / "REPAIR").exists():
+                while is_bookie and (self._entries_of(harm.whom) / "current" / "REPAIR").exists():
                     await asyncio.sleep(AGAIN)  # until it has repaired itself, it counts as hurt
         except Exception as error:
             self.outcome.faults.append(f"{harm.how} {harm.whom}: {error}")

@@ -13,13 +13,16 @@ import collections
 import random
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import fencepost
+from bench.chaos import logs
 from bench.chaos.facts import Facts, Tail
 from bench.chaos.payload import fault, payload
 from fencepost.ledger import errors
+from fencepost.log.errors import LogTrimmedError
 
 PASSWORD = b"chaos"
 DIGESTS = ("crc32c", "crc32", "hmac")
@@ -41,8 +44,14 @@ TAILED_NOTED = 200
 LATEST = 4
 """Half of the time, a reader chooses one of this number of newest ledgers."""
 
-WRONG = (errors.NoSuchLedgerError, errors.NoSuchEntryError, errors.DigestMismatchError, errors.UnauthorizedAccessError)
-"""Errors that no client may get: every requested ledger and entry exists."""
+WRONG = (
+    errors.NoSuchLedgerError,
+    errors.NoSuchEntryError,
+    errors.DigestMismatchError,
+    errors.UnauthorizedAccessError,
+    LogTrimmedError,
+)
+"""Errors that no client may get: every requested ledger and entry exists, and nobody trims."""
 
 
 class Client:
@@ -59,7 +68,15 @@ class Client:
 
     async def run(self, role: str) -> None:
         """Play a role until the end."""
-        turn = {"writer": self.write, "reader": self.read, "tailer": self.tail, "recoverer": self.recover}[role]
+        turns: dict[str, Callable[[], Awaitable[None]]] = {
+            "writer": self.write,
+            "reader": self.read,
+            "tailer": self.tail,
+            "recoverer": self.recover,
+            "logger": lambda: logs.append(self),
+            "follower": lambda: logs.follow(self),
+        }
+        turn = turns[role]
         while not self.over.is_set():
             try:
                 await turn()

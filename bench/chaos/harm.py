@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 KILL, STOP, PAUSE, WIPE = "kill", "stop", "pause", "wipe"
 
 """``WIPE``: a bookie is killed, and its directory of entries is gone."""
-
-METADATA = "metadata"
 
 BETWEEN = 1.5
 """Mean seconds between two harms."""
@@ -34,12 +33,21 @@ class Harm:
 
 
 class Schedule:
-    """Draws harms. At most ``tolerated`` bookies are hurt at the same time. ``wipes`` is the share of killed bookies
-    that also lose their entries.
+    """Draws harms. At most ``tolerated`` bookies are hurt at the same time, and one of the ``members`` of the metadata
+    service. ``wipes`` is the share of killed bookies that also lose their entries.
     """
 
-    def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int, wipes: float = 0.0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        bookies: list[str],
+        clients: list[str],
+        tolerated: int,
+        wipes: float = 0.0,
+        members: Sequence[str] = ("metadata",),
+    ) -> None:
         self._random = random.Random(seed)
+        self._members = members
         self._bookies = bookies
         self._clients = clients
         self._tolerated = tolerated
@@ -57,9 +65,7 @@ class Schedule:
             harm = Harm(after, kills if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
             return None if spared or bookie in hurt else harm
         if kind < 0.75:
-            return (
-                None
-                if METADATA in hurt
-                else Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, METADATA, lasts)
-            )
+            member = draw.choice(self._members)
+            harm = Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, member, lasts)
+            return None if hurt & {*self._members} else harm
         return None if client in hurt else Harm(after, KILL if how < 0.6 else PAUSE, client, lasts / 3)

@@ -11,6 +11,7 @@ from typing import Any
 
 import fencepost
 from bench.chaos.client import PASSWORD
+from bench.chaos.logs import KnownLog
 from bench.chaos.payload import fault
 
 
@@ -34,6 +35,7 @@ class Judge:
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.log = KnownLog()
         self._early: dict[int, list[dict[str, Any]]] = defaultdict(list)
 
     def hear(self, facts: Iterable[dict[str, Any]]) -> None:
@@ -51,6 +53,8 @@ class Judge:
                 self.ledgers[fact["ledger"]] = Known(fact["nonce"], fact["digest"])
                 for early in self._early.pop(fact["ledger"], ()):  # its reader's file comes before its writer's
                     self._of_ledger(early)
+            elif kind in ("appended", "followed"):
+                self.counts["entries of the log"] += self.log.hear(fact)
             elif fact["ledger"] in self.ledgers:
                 self._of_ledger(fact)
             else:
@@ -67,8 +71,8 @@ class Judge:
             known.ends.add(fact["last"])
 
     async def judge(self, uri: str, told: Any, trace: Path | None = None) -> None:
-        """Recover every ledger, and read all of it twice, by two clients. ``told(ledgers, entries)`` is called as it
-        goes on. ``trace``: a folder for the traces of these.
+        """Recover every ledger, and read all of it, and the log, twice, by two clients. ``told(ledgers, entries)`` is
+        called as it goes on. ``trace``: a folder for the traces of these.
         """
         read = 0
         async with fencepost.connect(uri, trace=trace) as one, fencepost.connect(uri, trace=trace) as other:
@@ -80,6 +84,8 @@ class Judge:
                     await self._judge(one, other, ledger, known)
                     read += known.acknowledged + 1
                 told(number, read)
+            for store in (one, other):
+                self.faults += await self.log.judge(store)
 
     async def _judge(self, one: Any, other: Any, ledger: int, known: Known) -> None:
         try:

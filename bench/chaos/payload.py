@@ -30,6 +30,11 @@ def nonce_of(data: bytes) -> int | None:
     return int(HEADER.unpack_from(data)[2]) if len(data) >= HEADER.size else None
 
 
+def number_of(data: bytes) -> int:
+    """The number of an entry, by what its writer wrote into it."""
+    return int(HEADER.unpack_from(data)[1]) if len(data) >= HEADER.size else -1
+
+
 def fault(data: bytes, ledger: int, entry_id: int, nonce: int | None = None) -> str:
     """What is wrong with the data of an entry; nothing if it is what its writer wrote. Without ``nonce``, that of the
     entry itself is believed.

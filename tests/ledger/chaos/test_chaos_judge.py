@@ -15,6 +15,7 @@ import fencepost
 from bench.chaos import judge as judges
 from bench.chaos.facts import Facts, Tail
 from bench.chaos.harm import Schedule
+from bench.chaos.logs import KnownLog, Order
 from bench.chaos.payload import fault, payload
 from fencepost.ledger.errors import ReadError
 
@@ -125,6 +126,59 @@ def test_what_a_client_found_wrong_is_a_fault(monkeypatch: pytest.MonkeyPatch) -
     assert judged(monkeypatch, [{"fact": "wrong", "what": "a lie"}], {}) == ["writer-1: a lie"]
 
 
+Logged = tuple[str, int, int]
+"""An entry of a log: its position, its writer and its number."""
+
+LOGGED: list[Logged] = [("1:0", 5, 0), ("1:1", 5, 1), ("2:0", 6, 0), ("2:1", 6, 1)]
+
+
+def judged_log(entries: list[Logged], *facts: dict[str, Any], change: bytes = b"") -> list[str]:
+    """The faults that the judge finds in a log."""
+
+    class Reader:
+        async def __aenter__(self) -> Reader:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            for position, nonce, number in entries:
+                yield SimpleNamespace(position=position, data=payload(0, number, nonce) + change)
+
+    log = KnownLog()
+    for fact in facts or ({"fact": "appended", "nonce": 6, "last": 1, "position": "2:1"},):
+        log.hear(fact)
+    opened = SimpleNamespace(reader=lambda follow: Reader())
+    return asyncio.run(log.judge(SimpleNamespace(log=lambda name, password: opened)))
+
+
+def test_a_log_is_judged() -> None:
+    lost = "LOST: entry 1 of a writer of the log was acknowledged at 2:1, and is not there"
+    assert judged_log(LOGGED) == []
+    assert judged_log(LOGGED[:-1]) == [lost]
+    assert judged_log([*LOGGED[:-1], ("2:1", 7, 0)]) == [lost]
+    assert judged_log([*LOGGED[1:]]) == ["entry 1:1 of the log is number 1 of its writer where 0 is next"]
+    assert judged_log([LOGGED[0], *LOGGED]) == ["entry 1:0 of the log is number 0 of its writer where 1 is next"]
+    assert judged_log(LOGGED, change=b"x")[0] == "entry 1:0 of the log has other bytes than were written"
+    appended = {"fact": "appended", "nonce": 5, "last": 1, "position": "1:1"}
+    followed = {"fact": "followed", "first": "1:1", "last": "2:1", "count": 3}
+    assert judged_log(LOGGED, appended, followed) == []
+    assert judged_log(LOGGED, appended, {**followed, "count": 2}) == [
+        "a follower of the log was given 2 entries from 1:1 to 2:1, and it has 3"
+    ]
+    assert judged_log(LOGGED, appended, {**followed, "last": "3:0"}) == [
+        "a follower of the log was given entries 1:1 and 3:0, and one of them is not there"
+    ]
+
+
+def test_a_follower_in_the_middle_expects_what_follows() -> None:
+    order = Order(is_whole=False)
+    assert order.fault(payload(0, 3, 5), "1:3") == order.fault(payload(0, 4, 5), "1:4") == ""
+    assert "is number 6 of its writer where 5 is next" in order.fault(payload(0, 6, 5), "1:6")
+    assert order.fault(b"", "1:7") == "entry 1:7 of the log has no writer"
+
+
 def test_an_entry_is_told_from_every_other() -> None:
     data = payload(5, 6, 7)
     assert fault(data, 5, 6, 7) == fault(data, 5, 6) == ""
@@ -148,7 +202,8 @@ def test_a_line_that_is_not_whole_is_not_given(tmp_path: Path) -> None:
 
 def test_harms_follow_from_the_seed_and_spare_a_quorum() -> None:
     def drawn(seed: int) -> list[Any]:
-        schedule, found = Schedule(seed, ["1", "2", "3", "4"], ["writer-1", "reader-1"], 1), []
+        members = ("metadata-1", "metadata-2", "metadata-3")
+        schedule, found = Schedule(seed, ["1", "2", "3", "4"], ["writer-1", "reader-1"], 1, 0.0, members), []
         choice = random.Random(1)
         hurt: set[str] = set()
         for _ in range(2_000):
@@ -157,7 +212,7 @@ def test_harms_follow_from_the_seed_and_spare_a_quorum() -> None:
             if harm is not None:
                 assert harm.whom not in hurt
                 hurt.add(harm.whom)
-            assert len(hurt & {"1", "2", "3", "4"}) <= 1
+            assert len(hurt & {"1", "2", "3", "4"}) <= 1 and len(hurt & {*members}) <= 1
             if hurt and choice.random() < 0.5:
                 hurt.remove(choice.choice(sorted(hurt)))
         return found

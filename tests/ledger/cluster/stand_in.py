@@ -33,6 +33,7 @@ def happened(home: Path, what: str) -> None:
 def main() -> None:
     kind, home, port = sys.argv[1], Path(sys.argv[2]), int(sys.argv[sys.argv.index("--port") + 1])
     home.mkdir(exist_ok=True)
+    (home / "words").write_text(" ".join(sys.argv))
     if (home / "fails").exists():
         print("something on the way", file=sys.stderr)
         print(f"fencepost: {home} is damaged: put it right", file=sys.stderr)

@@ -257,6 +257,36 @@ def test_more_bookies_can_be_had_and_no_fewer(up: Callable[..., Up]) -> None:
     assert plan(directory)["bookie_ports"][:2] == ports and len(plan(directory)["bookie_ports"]) == 3
 
 
+def test_the_metadata_service_may_be_a_quorum(up: Callable[..., Up]) -> None:
+    running = up("--bookies", "1", "--members", "3").serving()
+    directory, known = running.directory, plan(running.directory)
+    members = ["metadata-1", "metadata-2", "metadata-3"]
+    addresses = [part(directory, name)["address"] for name in members]
+    assert addresses == [f"127.0.0.1:{port}" for port in known["metadata_ports"]]
+    controllers = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(known["controller_ports"], 1))
+    words = f"--port {known['metadata_ports'][1]} --id 2 --controllers {controllers}"
+    assert words in (directory / "metadata-2" / "words").read_text()
+    assert f"--metadata zk://{','.join(addresses)}/ledgers" in (directory / "bookie-1" / "words").read_text()
+    assert cluster("kill", str(directory), "metadata-2")[0] == 0
+    assert part(directory, "metadata-2")["state"] == "down" and part(directory, "metadata-3")["state"] == "serves"
+    assert cluster("start", str(directory), "metadata-2")[0] == 0
+    code, _, err = cluster("kill", str(directory), "metadata")
+    assert code == WRONG_OPTIONS and "a number from 1 to 1, or metadata-1 or metadata-2 or metadata-3" in err
+    running.process.send_signal(signal.SIGINT)
+    code, out, _ = running.ended()
+    assert code == 0 and f"metadata   zk://{','.join(addresses)}/ledgers\n" in out
+    what = happened(directory)
+    assert sorted(what[:3]) == [f"started {name}" for name in members] and what[3] == "started bookie-1"
+    assert sorted(what[-3:]) == [f"stopped {name}" for name in members]
+    for members_now in ("1", "2"):
+        code, _, err = cluster("up", str(directory), "--members", members_now)
+        assert code == WRONG_OPTIONS and "has 3 members: leave --members out" in err
+    up(directory=directory).serving()
+    assert plan(directory)["controller_ports"] == known["controller_ports"]
+    code, _, err = cluster("up", str(directory), "--members", "8")
+    assert code == WRONG_OPTIONS and "8 are too many for a quorum: give at most 7" in err
+
+
 def test_ports_can_be_chosen_and_must_be_free(running: Up, tmp_path: Path) -> None:
     taken = int(part(running.directory, "1")["address"].rpartition(":")[2])
     other = str(tmp_path / "other")
@@ -306,7 +336,7 @@ def test_ports_are_taken_all_or_none_and_once() -> None:
 def _ports_of(directory: Path) -> list[int]:
     """The ports of a cluster in its plan."""
     known = plan(directory)
-    return [known["metadata_port"], *known["bookie_ports"]]
+    return [*known["metadata_ports"], *known["bookie_ports"]]
 
 
 def test_it_goes_on_in_the_background(tmp_path: Path) -> None:
@@ -369,7 +399,18 @@ def test_a_directory_with_something_else_in_it_is_refused(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"metadata_port": "x"}', "\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        '{"metadata_ports": "x", "bookie_ports": []}',
+        "\xff",
+        '{"metadata_ports": [], "bookie_ports": [3]}',
+        '{"metadata_ports": [1, 2], "bookie_ports": [3]}',
+        '{"metadata_ports": [1], "bookie_ports": [3], "controller_ports": [4]}',
+    ],
+)
 def test_a_damaged_plan_is_told_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_bytes(content.encode("latin-1"))
     for command in ("up", "status"):
@@ -382,7 +423,7 @@ def test_a_plan_that_is_missing_or_older_than_the_parts_is_told(tmp_path: Path) 
         (tmp_path / name).mkdir()
     for content, what in (
         ("", "cluster.json is missing, and bookie-1 is there"),
-        ('{"metadata_port": 2181, "bookie_ports": [3181]}', "cluster.json is an older copy, without bookie-2"),
+        ('{"metadata_ports": [2181], "bookie_ports": [3181]}', "cluster.json is an older copy, without bookie-2"),
     ):
         if content:
             (tmp_path / "cluster.json").write_text(content)

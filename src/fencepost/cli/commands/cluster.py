@@ -37,8 +37,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     option(
         starting,
+        "--members N",
+        "the members of the metadata service, a quorum; by default 1, or as many as there are",
+        _members,
+    )
+    option(
+        starting,
         "--metadata-port N",
-        f"the port of the metadata service; by default {plan.METADATA_PORT}, or any if that is taken",
+        f"the port of the metadata service; further members have the next ones; by default {plan.METADATA_PORT}, or any"
+        " if one is taken",
         arguments.port,
     )
     option(
@@ -50,7 +57,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         starting,
         "--http-port N",
-        "the port of /live, /ready and /metrics of the metadata service; bookie 1 has the next one, and so on",
+        "the port of /live, /ready and /metrics of the metadata service; its further members and the bookies have the"
+        " next ones",
         arguments.port,
     )
     option(starting, "--detach", "continue in the background once it serves; fencepost cluster down ends it")
@@ -66,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name, purpose in ACTIONS.items():
         hurting = commands.add_parser(name, help=purpose, allow_abbrev=False)
         _directory(hurting, "the directory of a running cluster")
-        option(hurting, "parts PART", f"the number of a bookie, or {plan.METADATA}", nargs="+")
+        option(hurting, "parts PART", f"the number of a bookie, or {plan.METADATA}, or {plan.METADATA}-N", nargs="+")
         _json(hurting)
 
 
@@ -82,6 +90,13 @@ def _bookies(text: str) -> int:
     number = arguments.count(text)
     if number > plan.MOST_BOOKIES:
         raise argparse.ArgumentTypeError(f"{text} are too many for one machine: give at most {plan.MOST_BOOKIES}")
+    return number
+
+
+def _members(text: str) -> int:
+    number = arguments.count(text)
+    if number > plan.MOST_MEMBERS:
+        raise argparse.ArgumentTypeError(f"{text} are too many for a quorum: give at most {plan.MOST_MEMBERS}")
     return number
 
 
@@ -102,16 +117,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> None:
-    if args.http_port is not None and args.http_port + (args.bookies or plan.BOOKIES) > 65_535:
-        raise OptionError(f"--http-port {args.http_port}: the bookies have the next ports, and there are 65535")
     with supervisor.Directory(args.directory) as directory, Ports() as taken:
-        planned = plan.planned(args.directory, args.bookies, args.metadata_port, args.bookie_port, taken)
+        planned = plan.planned(args.directory, args.bookies, args.metadata_port, args.bookie_port, taken, args.members)
+        if args.http_port is not None and args.http_port + len(planned.names()) > 65_536:
+            raise OptionError(f"--http-port {args.http_port}: the other parts have the next ports, and there are 65535")
         if not args.detach:
             up.run(directory, planned, _view(args), args.trace, args.http_port)
             return
     words = [str(args.directory)]
     options = (
         ("--bookies", args.bookies),
+        ("--members", args.members),
         ("--metadata-port", args.metadata_port),
         ("--bookie-port", args.bookie_port),
         ("--http-port", args.http_port),

@@ -103,10 +103,13 @@ class Supervisor:
         self._serves = False
 
     def _command(self, name: str) -> list[str]:
-        kind = METADATA if name == METADATA else "bookie"
+        kind = "bookie" if name.isdigit() else METADATA
         command = [*PROGRAM, kind, str(self.directory / label(name)), "--port", str(self.plan.port(name))]
-        if name != METADATA:
+        if name.isdigit():
             command += ["--metadata", self.plan.uri]
+        elif self.plan.controller_ports:
+            member = self.plan.members().index(name) + 1
+            command += ["--id", str(member), "--controllers", self.plan.controllers]
         if self._http_port is not None:
             command += ["--http-port", str(self._http_port + self.plan.names().index(name))]
         if self._trace is not None:
@@ -117,7 +120,12 @@ class Supervisor:
     @property
     def bookies(self) -> list[Part]:
         """All parts but the metadata service."""
-        return [part for part in self.parts.values() if part.name != METADATA]
+        return [part for part in self.parts.values() if part.name.isdigit()]
+
+    @property
+    def members(self) -> list[Part]:
+        """The members of the metadata service."""
+        return [self.parts[name] for name in self.plan.members()]
 
     def _record(self, part: Part) -> None:
         if part.identity is None:
@@ -137,17 +145,15 @@ class Supervisor:
         self.plan.processes.clear()
         self.plan.up = identity(os.getpid())
         plans.write(self.directory, self.plan)
-        metadata = self.parts[METADATA]
-        await metadata.start()
-        await metadata.serving()
-        for bookie in self.bookies:
-            await bookie.start()
-        await asyncio.gather(*(bookie.serving() for bookie in self.bookies))
+        for group in (self.members, self.bookies):
+            for part in group:
+                await part.start()
+            await asyncio.gather(*(part.serving() for part in group))
         self._serves = True
 
     async def stop(self) -> None:
         """Stop everything cleanly: first the bookies, then the metadata service that they leave."""
-        for group in (self.bookies, [self.parts[METADATA]]):
+        for group in (self.bookies, self.members):
             await asyncio.gather(*(part.stop(STOP_PATIENCE) for part in group))
         self.plan.up = None
         plans.write(self.directory, self.plan)
@@ -160,11 +166,17 @@ class Supervisor:
     async def watch(self) -> None:
         """Check every part periodically, until cancelled."""
         while True:
-            known = four_letter_words.registered(
-                await four_letter_words.ask(self.plan.metadata_port, "dump", LOOK_PATIENCE)
-            )
+            known = await self._registered()
             await asyncio.gather(*(part.look(LOOK_PATIENCE, _seen(part, known)) for part in self.parts.values()))
             await asyncio.sleep(LOOK_EVERY)
+
+    async def _registered(self) -> dict[str, bool] | None:
+        """The registered bookies, and whether each is read-only, by the first member that knows; None if none does."""
+        for port in self.plan.metadata_ports:
+            known = four_letter_words.registered(await four_letter_words.ask(port, "dump", LOOK_PATIENCE))
+            if known is not None:
+                return known
+        return None
 
     def facts(self) -> dict[str, Any]:
         """The status of everything, for JSON."""
@@ -198,15 +210,16 @@ class Supervisor:
 
     def _part(self, name: str) -> Part:
         if name not in self.parts:
+            members = " or ".join(self.plan.members())
             raise OptionError(
-                f"there is no {name} in {self.directory}: give a number from 1 to {len(self.bookies)}, or {METADATA}"
+                f"there is no {name} in {self.directory}: give a number from 1 to {len(self.bookies)}, or {members}"
             )
         return self.parts[name]
 
 
 def _seen(part: Part, known: dict[str, bool] | None) -> State:
     """The state of a part that answers, given the registered bookies. None: they are unknown."""
-    if part.name == METADATA or known is None:
+    if not part.name.isdigit() or known is None:
         return State.SERVES
     return {None: State.UNREGISTERED, False: State.SERVES, True: State.READ_ONLY}[known.get(part.address)]
 
