@@ -166,7 +166,7 @@ def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 HOG = """
-import subprocess, sys
+import subprocess, sys, time
 from fencepost import *
 
 class Hog(Protocol):
@@ -236,7 +236,7 @@ def children() -> set[str]:
 @pytest.mark.parametrize(
     "does",
     [
-        "held = []; [held.append(b'x' * (1 << 20)) for _ in range(2_000)]",
+        "held = []; [held.append(b'x' * (1 << 20)) for _ in range(2_000)]; time.sleep(600)",
         # None of these takes too much alone.
         "[each.wait() for each in [subprocess.Popen([sys.executable, '-c', PROGRAM]) for _ in range(2)]]",
     ],
