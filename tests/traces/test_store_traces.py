@@ -256,6 +256,22 @@ def test_an_entry_that_was_copied_since_has_not_outlived_the_crash(copies: bool)
     assert ((node, entry, life) in conformance.outlived) is not copies
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_what_a_bookie_still_has_says_nothing_of_earlier_lives_if_it_has_served_in_between(answers: bool) -> None:
+    _, events = traced(1, "calm")
+    add = next(event for event in events if event.action == "bookie_sends_add_confirmed_response")
+    entry, node, life = add.parameters["entries"][0][0], add.node, add.incarnation
+    later = [Event(node, life + 1, 1, "started", None, {"kind": "bookie"})]
+    if answers:
+        sent = {"entries": [[entry, entry]], "fence": False, "code": "NO_ENTRY", "position": 0, "connection": "x"}
+        later.append(Event(node, life + 1, 2, "bookie_sends_read_response", LEDGER, sent))
+    later.append(Event(node, life + 2, 1, "started", None, {"kind": "bookie"}))
+    lacks = {"mark": "limbo", "fenced": False, "limbo": False, "entries": [[entry, entry]]}
+    later.append(Event(node, life + 2, 2, "bookie_may_lack_entries", LEDGER, lacks))
+    conformance = StoreConformance(LEDGER, sorted_by_node([*events, *later]))
+    assert conformance._is_left(add, entry) is not answers
+
+
 def test_a_trace_without_metadata_is_not_covered() -> None:
     _, events = traced(1, "calm")
     verdict = validate([event for event in events if event.subject is None])

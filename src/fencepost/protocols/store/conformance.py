@@ -136,7 +136,10 @@ class StoreConformance(Conformance):
         """
         self.serving: set[tuple[str, int]] = set()
         self.first_life: dict[str, int] = {}
-        """The incarnation in which a bookie first handled the ledger."""
+        """The incarnation in which a bookie first handled the ledger; ``answered``: all in which it answered requests
+        about it.
+        """
+        self.answered: set[tuple[str, int]] = set()
         self.event_counts = Counter((event.node, event.incarnation) for event in events)
         """The number of events of each incarnation."""
         self.connections = self._connections()
@@ -213,6 +216,7 @@ class StoreConformance(Conformance):
             if "connection" in event.parameters:
                 known = self.first_life.get(event.node, event.incarnation)
                 self.first_life[event.node] = min(known, event.incarnation)
+                self.answered.add((event.node, event.incarnation))
 
     def _rank(self, client: Client) -> tuple[Any, ...]:
         """The order of clients: owners come first."""
@@ -528,14 +532,13 @@ class StoreConformance(Conformance):
 
     def _is_left(self, event: Event, entry_id: int) -> bool:
         """Whether a bookie that comes back as one that may have lost entries still has one that it had added or copied
-        before.
+        before. What it had when it came back says nothing about that, if it has answered requests in between.
         """
-        later = [
-            incarnation for node, incarnation in self.left if node == event.node and incarnation > event.incarnation
-        ]
-        return bool(later) and any(
-            first <= entry_id <= last for first, last in self.left[event.node, min(later)]["entries"]
-        )
+        lives = (life for node, life in self.left if node == event.node and life > event.incarnation)
+        later = min(lives, default=0)
+        if not later or any((event.node, life) in self.answered for life in range(event.incarnation + 1, later)):
+            return False
+        return any(first <= entry_id <= last for first, last in self.left[event.node, later]["entries"])
 
     def _bookie_adds(self, event: Event) -> Iterator[Step]:
         b, recovery = self.b[event.node], event.parameters["recovery"]
