@@ -175,7 +175,18 @@ def _cast(found: pa.Table) -> pa.Table:
 def events(path: Path) -> Iterator[TraceEvent]:
     """The events of a file. Raises as :func:`tables`."""
     for found in tables(path):
-        yield from map(TraceEvent, *(column.to_pylist() for column in found.columns))
+        yield from map(TraceEvent, *(_values(found.column(name), name in _FEW) for name in COLUMNS))
+
+
+_FEW = frozenset(("run", "node", "actor", "action", "subject"))
+"""Columns with few different values. Events share the objects."""
+
+
+def _values(column: pa.ChunkedArray, are_few: bool) -> list[Any]:
+    if not are_few:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return list(map(encoded.dictionary.to_pylist().__getitem__, encoded.indices.to_pylist()))
 
 
 def table_of(found: Sequence[TraceEvent]) -> pa.Table:
