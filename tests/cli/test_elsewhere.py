@@ -44,6 +44,14 @@ def test_a_protocol_is_checked(system: str, examples: Path) -> None:
 
 
 @systems
+def test_a_save_is_checked(system: str, examples: Path) -> None:
+    """In a process of its own, which is ended and whose memory is asked for. That process is one of Linux."""
+    done = ran(system, examples, "watch", "--once", "lost_update.py")
+    assert (done.returncode, done.stderr) == (12, "")
+    assert done.stdout.startswith("  as declared  violates no_update_is_lost  13 states\n")
+
+
+@systems
 def test_a_larger_one_is_found_violated_in_as_many_steps(system: str, tmp_path: Path) -> None:
     done = ran(system, tmp_path, "check", "bookkeeper-4.13", "--config", "defect-1-small", "--json", "found.json")
     assert done.returncode == 12
@@ -100,13 +108,14 @@ def test_the_client_of_the_store_says_so_too(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_windows_says_what_it_cannot(examples: Path) -> None:
     compiled, walk = "compiled searches need Linux or macOS", "fencepost explore needs Linux or macOS"
+    tools = "fencepost mcp needs Linux or macOS"
     codes, said = all_ran(
         "win32", examples,
         ["check", "lost_update.py", "--engine", "embedded"], ["check", "lost_update.py", "--engine", "simulate"],
-        ["check", "lost_update.py", "--checkpoint", "saved"], ["explore", "lost_update.py"],
+        ["check", "lost_update.py", "--checkpoint", "saved"], ["explore", "lost_update.py"], ["mcp"],
     )  # fmt: skip
-    assert codes == [151, 151, 151, 153]
-    assert [line.removeprefix("fencepost: ").partition(":")[0] for line in said] == [compiled] * 3 + [walk]
+    assert codes == [151, 151, 151, 153, 153]
+    assert [line.removeprefix("fencepost: ").partition(":")[0] for line in said] == [compiled] * 3 + [walk, tools]
 
 
 def test_windows_writes_no_traces(examples: Path) -> None:

@@ -176,24 +176,41 @@ def test_of_a_long_behaviour_the_last_steps_are_listed(monkeypatch: pytest.Monke
 
 # -- JUnit -------------------------------------------------------------------------------------------------------------
 
-ATTRIBUTES = {
+ALLOWED = {
     "testsuites": {"name", "time", "tests", "failures", "errors"},
-    "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
-    "testcase": {"name", "time", "classname"},
+    "testsuite": {"skipped", "time"},
+    "testcase": {"time", "classname"},
     "failure": {"type", "message"},
     "error": {"type", "message"},
-    "skipped": {"message"},
-    "properties": set(),
+    "skipped": {"type", "message"},
+}
+REQUIRED = {
+    "testsuite": {"name", "tests", "failures", "errors"},
+    "testcase": {"name"},
     "property": {"name", "value"},
 }
-"""What `junit-10.xsd` allows, as far as it is used."""
+INSIDE = {
+    "testsuites": {"testsuite"},
+    "testsuite": {"properties", "testcase"},
+    "properties": {"property"},
+    "testcase": {"failure", "error", "skipped"},
+}
+"""What `junit-10.xsd` allows and requires of attributes and elements, as far as it is used."""
+
+
+def satisfies_the_schema(root: ElementTree.Element) -> None:
+    assert root.tag == "testsuites"
+    for each in root.iter():
+        required = REQUIRED.get(each.tag, set())
+        assert required <= set(each.keys()) <= required | ALLOWED.get(each.tag, set())
+        assert {part.tag for part in each} <= INSIDE.get(each.tag, set())
+        assert re.fullmatch(r"\d+\.\d+", each.get("time", "0.0"))
 
 
 @given(st.lists(st.tuples(st.text(), st.sampled_from(["", FAILURE, ERROR, SKIPPED]), st.text(), st.text())), st.text())
 def test_any_text_makes_a_report_that_can_be_read(tests: list[tuple[str, str, str, str]], suite: str) -> None:
     root = ElementTree.fromstring(junit(suite, [Case(*each) for each in tests], {"n": suite}, 12.5).encode())
-    for each in root.iter():
-        assert set(each.keys()) <= ATTRIBUTES[each.tag]
+    satisfies_the_schema(root)
     (whole,) = root
     counts = {name: int(whole.get(name, "")) for name in ("tests", "failures", "errors", "skipped")}
     became = [each[1] for each in tests]

@@ -71,6 +71,9 @@ class Job:
         self._process.wait()
 
     def _kill(self) -> None:
+        if sys.platform == "win32":  # which has no groups of processes: what the author's Python started goes on
+            self._process.terminate()
+            return
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -109,7 +112,7 @@ class Job:
             return
 
     def _memory(self) -> int:
-        """The bytes that the worker occupies; 0 if the system does not say."""
+        """The bytes that the worker occupies; 0 where the system does not say, as only Linux does."""
         try:
             with open(f"/proc/{self._process.pid}/statm") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

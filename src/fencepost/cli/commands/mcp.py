@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from pathlib import Path
 
 from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.arguments import option
-from fencepost.errors import OptionError, naming_extra
+from fencepost.errors import OptionError, SystemFailure, naming_extra
 from fencepost.text import units
 
 SECONDS, MEMORY = 60.0, 2 << 30
@@ -28,6 +29,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until standard input ends."""
+    if sys.platform == "win32":  # its limits end groups of processes
+        raise SystemFailure("fencepost mcp needs Linux or macOS: on Windows, run it in WSL")
     if not args.root.is_dir():
         raise OptionError(f"--root {args.root} is no directory")
     with naming_extra("fencepost mcp", "mcp"):
