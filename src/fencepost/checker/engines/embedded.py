@@ -85,6 +85,8 @@ class Embedded(Executor):
         self.checkpoint_every = checkpoint_every
         self.links = Links()
         w = workspace.workers
+        self.keys: list[Array] | None = None
+        """With symmetry, the keys of the states of each level, if another executor will need them."""
         self.shared = Shared(
             np.zeros(w * LINE, np.int64), np.zeros(LINE, np.int64),
             *(np.zeros((TURNS, *each, LINE), np.int64) for each in ((), (w,), (w, w))),
@@ -241,6 +243,8 @@ class Embedded(Executor):
         self.is_expanding = False
         if self.writer is not None:
             self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(workspace.workers)], log)
+        if self.keys is not None:
+            self.keys.append(np.concatenate([self._fingerprints_of(t, counts[t]) for t in range(workspace.workers)]))
         self._pass_on(frontier)
         if (
             frontier or not is_first
@@ -351,6 +355,7 @@ class Embedded(Executor):
         self.workspace.release()
         self.links.close()
         self.links = Links()
+        self.keys = None
 
     # -- the graph, and the state space as a table --------------------------------------------------------------------
 
