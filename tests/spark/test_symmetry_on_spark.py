@@ -116,5 +116,5 @@ def test_two_constants_a_view_and_a_report() -> None:
         expected = by_reference(protocol, symmetry=True)
         assert disagreement(expected, by_spark(protocol, symmetry=True)) is None
     result = check(Shop(), engine="spark", handover=2, workers=1, symmetry=["clients"])
-    assert result.on_spark and result.symmetry == ("clients",) and result.exact
+    assert result.engine == "spark" and result.symmetry == ("clients",) and result.exact
     assert result.distinct_states == orbits(brute.explore(Shop()), ["c1", "c2", "c3"])

@@ -258,9 +258,12 @@ class Embedded(Executor):
         workspace, search = self.workspace, self.search
         has_leaves = search.expands_next
         search.take(Level(frontier, failed=sum(workspace.failed), raised=workspace.raised_at()))
-        if search.options.checking and has_leaves:
-            for place in range(0, search.queue, max(1, search.queue // SAMPLE)):
-                audit(workspace.tables, workspace.new, int(self.order[place]))
+        for place in range(0, search.queue, max(1, search.queue // SAMPLE)):
+            position = int(self.order[place])
+            if search.options.checking and has_leaves:
+                audit(workspace.tables, workspace.new, position)
+            elif search.symmetry is not None and search.stepper.refinements:
+                search.symmetry.verify_mappings(workspace.tables.ids(workspace.new.cells[position]))
 
     def _link(self, t: int, count: int, part: Array) -> None:
         """Log the number of the parent, and the outcome that led to it, for each of a worker's states."""

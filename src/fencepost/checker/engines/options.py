@@ -121,12 +121,6 @@ class SearchOptions(Options):
                 " no behaviour; name the invariants to check with {invariants}",
                 "symmetry", "invariants",
             )  # fmt: skip
-        if stepper is not None and self.symmetry and stepper.refinements:
-            raise OptionError(
-                f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may distinguish members:"
-                " leave out {symmetry}, or the refinement, by naming the properties to check with {invariants}",
-                "symmetry", "invariants",
-            )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
