@@ -257,7 +257,9 @@ class SparkExecutor(Executor):
         """
         tables, links, keys = self.workspace.tables, self.embedded.links, self.embedded.keys
         columns: dict[str, list[Array]] = {name: [] for name in loops.Visited._fields}
-        low, high = (np.array(halves, np.uint64) for halves in zip(*map(self._halves, self.workspace.starts), strict=True))
+        low, high = (
+            np.array(halves, np.uint64) for halves in zip(*map(self._halves, self.workspace.starts), strict=True)
+        )
         for n in range(len(links)):
             log = links.level(n)
             outcome, parent = link_outcome(log), link_parent(log)
