@@ -268,10 +268,10 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
             if root not in broken or step[:2] < broken[root][:2]:
                 broken[root] = step
             work.best_order[root] = -1
-    parents = ()
+    parents: list[Array] = []
     if plan.images:
         positions = reference_parent(found.ref[:n])
-        parents = (old.fp[positions], *([old.fp_high[positions]] if plan.wide else []))
+        parents = [old.fp[positions], *([old.fp_high[positions]] if plan.wide else [])]
     found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # from positions to numbers in the level
     low, high, ref, parents = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide, parents)
     edges = [0, *np.searchsorted(low, np.array(level.bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
