@@ -90,14 +90,14 @@ def agrees(seed: int) -> int | None:
     return length(expected)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 100_000))
 def test_the_verdict_is_that_without_symmetry(seed: int) -> None:
     agrees(seed)
 
 
 def test_the_pairs_are_of_many_kinds() -> None:
-    lengths = [agrees(seed) for seed in range(8)]
+    lengths = [agrees(seed) for seed in (4, 6)]
     assert None in lengths and 2 in lengths, lengths
 
 
