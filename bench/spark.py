@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fencepost.files.storage import open_storage
-from fencepost.spark.level import run_blocks, write_run
+from fencepost.spark.level import blank_visited, run_blocks, run_columns, write_run
 from fencepost.spark.loops import mark_visited
 
 CONSTANTS = {"recovery_reads_fence": "true", "send_limit": "2"}
@@ -74,7 +74,8 @@ def scan(millions: int = 50) -> None:
     with tempfile.TemporaryDirectory() as folder:
         storage = open_storage(folder)
         low = np.sort(generator.integers(0, 1 << 63, millions * 1_000_000, np.uint64))
-        run = write_run(storage, "run.bin", low, low[:1], np.zeros(len(low), np.uint32), False)
+        columns = run_columns(False, False)
+        run = write_run(storage, "run.bin", blank_visited(len(low), columns)._replace(fp=low), columns)
         few, seen = low[:: len(low) // 1000].copy(), np.zeros(1001, np.uint8)
         for again in (False, True):
             i, began = 0, time.perf_counter()

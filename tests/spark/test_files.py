@@ -13,7 +13,8 @@ import pytest
 from fencepost.checker.compiler.encoding import pack_reference, reference_parent
 from fencepost.files.storage import Storage
 from fencepost.spark import level, stages
-from fencepost.spark.level import Run, bounds, find, range_of, split, write_run
+from fencepost.spark.level import Run, bounds, find, range_of, run_columns, split, write_run
+from fencepost.spark.loops import Visited
 
 
 class Counting(Storage):
@@ -27,9 +28,11 @@ class Counting(Storage):
 
 
 def written(
-    storage: Storage, owner: int, owners: int, states: int, wide: bool, seed: int = 1
+    storage: Storage, owner: int, owners: int, states: int, wide: bool, symmetric: bool = False, seed: int = 1
 ) -> tuple[Run, list[tuple[int, int]]]:
-    """A run of an owner, and its fingerprints in order. If ``wide``, many share their low half."""
+    """A run of an owner, and its fingerprints in order. If ``wide``, many share their low half. If ``symmetric``, the
+    parents are the same fingerprints from last to first, with the halves exchanged.
+    """
     random = np.random.default_rng(seed)
     least, end = range_of(owner, owners)
     low = (
@@ -42,7 +45,8 @@ def written(
     high = random.integers(0, 1 << 62, states, np.uint64)
     order = np.lexsort((high, low))
     low, high = low[order], high[order]
-    run = write_run(storage, f"run-{seed}", low, high, np.arange(states, dtype=np.uint32), wide)
+    visited = Visited(low, high, np.arange(states, dtype=np.uint32), high[::-1].copy(), low[::-1].copy())
+    run = write_run(storage, f"run-{seed}", visited, run_columns(wide, symmetric))
     return run, list(zip(low.tolist(), high.tolist() if wide else [0] * states, strict=True))
 
 
@@ -50,12 +54,16 @@ def written(
 @pytest.mark.parametrize(("owners", "owner"), [(1, 0), (7, 3), (8, 7)])
 def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, owner: int, owners: int) -> None:
     storage, span = Counting(str(tmp_path)), range_of(owner, owners)
-    run, held = written(storage, owner, owners, 300_000, wide)
+    run, held = written(storage, owner, owners, 300_000, wide, symmetric=True)
     for number in [0, 1, 2, 149_999, 299_998, 299_999, *range(777, 300_000, 40_001)]:
         storage.reads = 0
         low, high = held[number]
-        found = find(storage, run, span, low, high, wide)
-        assert held[found if found is not None else -1] == held[number] and storage.reads <= 5
+        found = find(storage, run, span, low, high, run_columns(wide, True))
+        assert found is not None and storage.reads <= (8 if wide else 5)
+        place = found["outcome"]
+        assert held[place] == held[number]
+        if wide:
+            assert (found["parent"], found["parent_high"]) == held[-1 - place][::-1]
     for low, high in [
         (span[0], 5),
         (span[1] - 1, 5),
@@ -63,7 +71,7 @@ def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, owner: in
         ((span[0] + span[1]) // 2, 1),
     ]:
         if (low, high if wide else 0) not in held:
-            assert find(storage, run, span, low, high, wide) is None
+            assert find(storage, run, span, low, high, run_columns(wide, True)) is None
 
 
 def test_a_state_is_found_however_uneven_they_are(tmp_path: Path) -> None:
@@ -71,10 +79,13 @@ def test_a_state_is_found_however_uneven_they_are(tmp_path: Path) -> None:
     far = np.arange(20_000, dtype=np.uint64) + np.uint64(1 << 63)
     low = np.sort(np.concatenate([np.arange(50_000, dtype=np.uint64), np.full(9_000, 1 << 40, np.uint64), far]))
     high = np.arange(len(low), dtype=np.uint64)
-    run = write_run(storage, "run", low, high, np.arange(len(low), dtype=np.uint32), True)
+    columns = run_columns(True, False)
+    none = np.zeros(1, np.uint64)
+    run = write_run(storage, "run", Visited(low, high, np.arange(len(low), dtype=np.uint32), none, none), columns)
     for number in [0, 49_999, 50_000, 55_555, 58_999, 59_000, 78_999]:
-        assert find(storage, run, (0, 1 << 64), int(low[number]), int(high[number]), True) == number
-    assert find(storage, run, (0, 1 << 64), 1 << 40, 4, True) is None
+        found = find(storage, run, (0, 1 << 64), int(low[number]), int(high[number]), columns)
+        assert found is not None and found["outcome"] == number
+    assert find(storage, run, (0, 1 << 64), 1 << 40, 4, columns) is None
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -90,9 +101,9 @@ def test_the_runs_of_owners_are_split_by_fingerprint(tmp_path: Path, wide: bool)
     edges = bounds(4 * owners)
     for number, some in enumerate(runs):
         for run in some:
-            lows, _, outcomes = level.read_run(storage, run, wide)
-            assert run.states and edges[number] <= int(lows[0]) and int(lows[-1]) < edges[number + 1]
-            assert len(outcomes) == run.states
+            found = level.read_run(storage, run, run_columns(wide, False))
+            assert run.states and edges[number] <= int(found.fp[0]) and int(found.fp[-1]) < edges[number + 1]
+            assert len(found.outcome) == run.states
     assert sum(run.states for some in runs for run in some) == 3 * 40_006
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
 from checker.engines.random_protocols import seeded
+from checker.engines.symmetric_protocols import symmetric
 from pyspark import SparkContext
 
 from fencepost import Protocol, action, check, invariant, one_of, require, state
@@ -113,6 +114,14 @@ def test_agrees_on_random_protocols(seed: int) -> None:
     assert (
         disagreement(by_reference(random.build(), **options), by_spark(random.build(), handover=3, **options)) is None
     )
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_orbits_and_a_counterexample_with_symmetry(bits: int) -> None:
+    options: dict[str, Any] = {"symmetry": True, "keep_going": True, "max_depth": 5, "bits": bits}
+    expected = by_reference(symmetric(27).build(), **options)
+    assert expected["found"]
+    assert disagreement(expected, by_spark(symmetric(27).build(), handover=3, **options)) is None
 
 
 class Walk(Protocol):

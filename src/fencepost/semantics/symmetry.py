@@ -21,9 +21,13 @@ from fencepost.language.context import Slot
 from fencepost.language.protocol import unknown_name
 from fencepost.language.seam import Model, language_of
 from fencepost.language.values import ModelValue, Value, encode, full_name
+from fencepost.semantics.authors import failure_text
 from fencepost.semantics.labelling import MOST_MEMBERS, Labelling, Term, mixed
+from fencepost.semantics.mapping import Side
+from fencepost.semantics.recorder import Path, Recorder
+from fencepost.semantics.refinement import Refinement
 from fencepost.semantics.roots import PROPERTIES, STEP_PROPERTIES, Root
-from fencepost.semantics.state import LOW, SEED, State, content_hash
+from fencepost.semantics.state import LOW, SEED, State, ValueTable, content_hash
 from fencepost.semantics.stepper import Stepper
 
 MAX_PERMUTATIONS = 720
@@ -50,8 +54,8 @@ class Symmetry:
     ``exact``: whether each orbit has had only one key so far.
 
     Raises :class:`fencepost.OptionError` if the reduction would not be sound: for a constant that is not declared
-    symmetric, or not in this configuration; for members that other constants, initial values or a view distinguish; and
-    for temporal properties.
+    symmetric, or not in this configuration; for members that other constants, initial values or a view distinguish, or
+    a protocol that is refined.
     """
 
     def __init__(self, stepper: Stepper, asked: bool | Sequence[str]) -> None:
@@ -64,7 +68,14 @@ class Symmetry:
         members = list({frozenset(each): each for each in given}.values())
         self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
         for swap in [] if language.has_trusted_symmetry else self._neighbours:
-            self._refuse_asymmetry(swap)
+            told_apart_by = _told_apart_by(protocol, swap)
+            if told_apart_by:
+                raise OptionError(
+                    f"{listed(self.names)} cannot be reduced by symmetry: {_both(swap)} are told apart by"
+                    f" {told_apart_by}"
+                )
+        for refinement in stepper.refinements.values():
+            self._refuse_refinement(refinement)
         self.size = math.prod(math.factorial(len(m)) for m in members)
         self.labelling: Labelling | None = None
         if self.size > MAX_PERMUTATIONS:
@@ -102,35 +113,27 @@ class Symmetry:
 
     def permuted(self, ids: Sequence[int], g: int) -> tuple[int, ...]:
         """The image of a row under permutation ``g``. Its values are interned."""
-        images = [self._image(g, index, number) for index, number in enumerate(ids) if number]
-        row = [0] * len(self.store.slots)
-        for index, number in images:
-            row[index] = number
-        return self.store.normal(row)
+        images = dict(self._image(g, index, number) for index, number in enumerate(ids) if number)
+        return _row(self.store, images)
 
     def _image(self, g: int, index: int, number: int) -> tuple[int, int]:
         known = self._images.get((g, index, number))
         if known is None:
-            swap, slot = self.permutations[g], self.store.slots[index]
-            place = self.store.slot(Slot(self._path(slot, swap), permute(slot.default, swap), constant=False))
-            value = permute(self.store.values[index][number], swap)
-            known = self._images[g, index, number] = place, self.store.intern(place, value)
+            known = self._images[g, index, number] = _moved(self.store, self.permutations[g], index, number)
         return known
 
     def _path(self, slot: Slot, swap: Swap) -> tuple[Value, ...]:
-        # The slot of a computed view belongs to no variable.
-        shape = self.store.protocol.shapes.get(slot.path[0])
-        return slot.path if shape is None else shape.permuted(slot.path, swap)
+        return _path(self.store.protocol, slot, swap)
 
     def _hidden(self, slot: Slot) -> bool:
         """Whether the view hides a slot. Raises if it hides only some of the slot's images."""
         visible = self.store.visible(slot.path)
         for swap in self._neighbours:
             if self.store.visible(self._path(slot, swap)) != visible:
-                names = " and ".join(m.name for m in swap)
                 view = self.store.protocol.declared("view")[0].name
                 raise OptionError(
-                    f"{listed(self.names)} cannot be reduced by symmetry: {names} are told apart by the view {view}"
+                    f"{listed(self.names)} cannot be reduced by symmetry: {_both(swap)} are told apart by the view"
+                    f" {view}"
                 )
         return not visible
 
@@ -237,6 +240,7 @@ class Symmetry:
         """Raises :class:`fencepost.ProtocolRaised` if an action or a property distinguishes a state from its images.
         Compares :data:`VERIFIED` images, the next in turn.
         """
+        self.verify_mappings(ids)
         steps = self._steps(ids)
         for g in itertools.islice(self._turns, VERIFIED):
             image = self.permuted(ids, g)
@@ -244,7 +248,7 @@ class Symmetry:
             of_image = self._steps(image)
             if expected.keys() != of_image.keys() and self._unviewed(expected) == self._unviewed(of_image):
                 view = self.store.protocol.declared("view")[0]
-                raise self._asymmetric("view", view.name, g, ids)
+                raise self._asymmetric("view", view.name, self.permutations[g], ids)
             differing = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
             differing |= {(expected | of_image)[row] for row in expected.keys() ^ of_image.keys()}
             for after in () if differing else steps:
@@ -252,10 +256,31 @@ class Symmetry:
                 differing |= self._broken(STEP_PROPERTIES, ids, after) ^ there
             if differing:
                 root = next(r for r in self._stepper.roots if r.name in differing)
-                raise self._asymmetric(root.kind.replace("_", " "), root.name, g, ids)
+                raise self._asymmetric(root.kind.replace("_", " "), root.name, self.permutations[g], ids)
 
-    def _asymmetric(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
-        moved = self.permutations[g]
+    def verify_mappings(self, ids: Sequence[int]) -> None:
+        """Raises :class:`fencepost.ProtocolRaised` if the mapping of a refinement distinguishes members in a state: if
+        the image of what it makes of the state is not what it makes of the image.
+        """
+        for refinement in self._stepper.refinements.values():
+            mapped = self._mapped(refinement, ids)
+            for g in itertools.islice(self._turns, min(VERIFIED, len(self.permutations) - 1)):
+                swap = self.permutations[g]
+                if _image(refinement.others, mapped, swap) != self._mapped(refinement, self.permuted(ids, g)):
+                    raise self._asymmetric("the mapping of refinement", refinement.name, swap, ids)
+
+    def _mapped(self, refinement: Refinement, ids: Sequence[int]) -> tuple[int, ...]:
+        """The state of the other protocol that a state is mapped to."""
+        name = f"the mapping of refinement {refinement.name}"
+        with self._stepper.deadline.evaluating(name):
+            try:
+                return Side(refinement.mapping, Recorder(self.store, ids, (), Path(), lane=0)).row(ids)
+            except Exception as error:
+                raise ProtocolRaised(
+                    f"{name}{failure_text(error)}", where=refinement.name, state=State(self.store, ids)
+                ) from error
+
+    def _asymmetric(self, kind: str, name: str, moved: Swap, ids: Sequence[int]) -> ProtocolRaised:
         of = language_of(self.store.protocol).members
         constants = [n for n in self.names if not moved.keys().isdisjoint(of(self.store.protocol, n))]
         return ProtocolRaised(
@@ -282,24 +307,76 @@ class Symmetry:
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _refuse_asymmetry(self, swap: Swap) -> None:
-        """Raises if the exchange of two members changes a constant or an initial value."""
-        protocol = self.store.protocol
-        cannot = (
-            f"{listed(self.names)} cannot be reduced by symmetry: {' and '.join(m.name for m in swap)} are told"
-            " apart by"
-        )
-        for name, value in protocol.constants.items():
-            image = permute(value, swap)
-            if language_of(protocol).is_unordered(protocol, name):
-                value, image = frozenset(value), frozenset(image)
-            if encode(image) != encode(value):
-                raise OptionError(f"{cannot} the constant {name}")
-        declared = {slot.path: slot for name, shape in protocol.shapes.items() for slot in shape.slots((name,))}
-        for slot in declared.values():
-            counterpart = declared.get(self._path(slot, swap))
-            if counterpart is None or encode(counterpart.default) != encode(permute(slot.default, swap)):
-                raise OptionError(f"{cannot} how {slot.name} is declared")
+    def _refuse_refinement(self, refinement: Refinement) -> None:
+        """Raises unless the steps and the initial states of a refined protocol are symmetric too: it declares so, or
+        has none of the members. That the mapping commutes with permutations is up to :meth:`verify_mappings`.
+        """
+        other, language = refinement.other, language_of(refinement.other)
+        alike = [
+            frozenset(language.members(other, name))
+            for name, symmetric in language.symmetric(other).items()
+            if not _reason(name, symmetric, other)
+        ]
+        known = frozenset(model_values_in(tuple(other.constants.values())))
+        starts = [_row(refinement.others, start) for start in refinement.initial()]
+        for swap in self._neighbours:
+            why = ""
+            if not known.isdisjoint(swap) and not any(swap.keys() <= members for members in alike):
+                why = f"declares no constant with {_both(swap)} symmetric"
+            elif told_apart_by := _told_apart_by(other, swap):
+                why = f"tells {_both(swap)} apart by {told_apart_by}"
+            elif {_image(refinement.others, start, swap) for start in starts} != set(starts):
+                why = f"tells {_both(swap)} apart by its initial states"
+            if why:
+                raise OptionError(
+                    f"{refinement.name} cannot be checked with {{symmetry}} of {listed(self.names)}: {other.name}"
+                    f" {why}; leave out {{symmetry}}, or name the properties to check with {{invariants}}",
+                    "symmetry", "invariants",
+                )  # fmt: skip
+
+
+def _both(swap: Swap) -> str:
+    """The two members that a swap exchanges."""
+    return " and ".join(member.name for member in swap)
+
+
+def _path(protocol: Model, slot: Slot, swap: Swap) -> tuple[Value, ...]:
+    # The slot of a computed view belongs to no variable.
+    shape = protocol.shapes.get(slot.path[0])
+    return slot.path if shape is None else shape.permuted(slot.path, swap)
+
+
+def _moved(store: ValueTable, swap: Swap, index: int, number: int) -> tuple[int, int]:
+    """The slot to which a permutation moves a slot's value, and the number of the value there. Both are interned."""
+    slot = store.slots[index]
+    place = store.slot(Slot(_path(store.protocol, slot, swap), permute(slot.default, swap), constant=False))
+    return place, store.intern(place, permute(store.values[index][number], swap))
+
+
+def _image(store: ValueTable, ids: Sequence[int], swap: Swap) -> tuple[int, ...]:
+    """The image of a row."""
+    return _row(store, dict(_moved(store, swap, index, number) for index, number in enumerate(ids) if number))
+
+
+def _row(store: ValueTable, numbers: Mapping[int, int]) -> tuple[int, ...]:
+    """The row with these numbers of values, by slot."""
+    return store.normal([numbers.get(index, 0) for index in range(len(store.slots))])
+
+
+def _told_apart_by(protocol: Model, swap: Swap) -> str:
+    """The constant or the initial value that the exchange of two members changes; "" if there is none."""
+    for name, value in protocol.constants.items():
+        image = permute(value, swap)
+        if language_of(protocol).is_unordered(protocol, name):
+            value, image = frozenset(value), frozenset(image)
+        if encode(image) != encode(value):
+            return f"the constant {name}"
+    declared = {slot.path: slot for name, shape in protocol.shapes.items() for slot in shape.slots((name,))}
+    for slot in declared.values():
+        counterpart = declared.get(_path(protocol, slot, swap))
+        if counterpart is None or encode(counterpart.default) != encode(permute(slot.default, swap)):
+            return f"how {slot.name} is declared"
+    return ""
 
 
 def _chosen(protocol: Model, asked: bool | Sequence[str]) -> tuple[str, ...]:

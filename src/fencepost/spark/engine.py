@@ -21,6 +21,7 @@ import numpy as np
 
 from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.encoding import (
+    INEXACT,
     INITIAL,
     PARKED,
     STATE_PROPERTY,
@@ -43,7 +44,7 @@ from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.digest import digest, sealed
 from fencepost.files.storage import Storage, open_storage
 from fencepost.language.seam import language_of
-from fencepost.semantics import Stepper
+from fencepost.semantics import State, Stepper
 from fencepost.semantics.state import LOW
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Broadcast, Cluster
@@ -63,6 +64,8 @@ PARTITION_ROWS = 1 << 20
 """The most states in a partition of a level."""
 FEWEST_ROWS = 1 << 14
 """States of a level for which another task pays."""
+MOST_IMAGES = 1 << 24
+"""The most fingerprints of images in a partition, which has fewer states where each has many."""
 NEAR = 8
 """Spark is started in the background before a level of this fraction of the handover size."""
 OWNERS_PER_CORE = 2
@@ -113,6 +116,7 @@ def _explored(
 
     search = Search(stepper, options, report_and_start, table)
     embedded = Embedded(Workspace(search))
+    embedded.keys = [] if search.symmetry is not None else None
     spark = SparkExecutor(embedded, cluster, options, handover)
     try:
         if options.resume is None:
@@ -164,6 +168,8 @@ class SparkExecutor(Executor):
         self.search = embedded.search
         self.options = options
         self.wide = self.workspace.wide
+        self.images = self.workspace.tables.permutations
+        self.run_columns = level.run_columns(self.wide, self.images > 0)
         self.cluster = cluster
         self.first_handover = handover
         self.handover = min(handover, HANDOVER)
@@ -228,7 +234,7 @@ class SparkExecutor(Executor):
         self.table = cast("Writer | None", search.table)
         self.level = search.result.depth
         name = level.unique_name(self.level, "run", 0)
-        self.runs = [[level.write_run(self.files, name, *self._visited(), self.wide)]]
+        self.runs = [[level.write_run(self.files, name, self._visited(), self.run_columns)]]
         order = self.embedded.order[: search.queue]
         for begin in range(0, len(order), PARTITION_ROWS):
             self._add_to_frontier(order[begin : begin + PARTITION_ROWS])
@@ -243,30 +249,38 @@ class SparkExecutor(Executor):
         assert self.storage is not None
         return self.storage
 
-    def _visited(self) -> tuple[Array, Array, Array]:
-        """Every discovered state, sorted by fingerprint: low halves, high halves if there are any, and the outcomes
-        that led to them.
+    def _visited(self) -> loops.Visited:
+        """Every discovered state, sorted by fingerprint.
 
-        The fingerprints follow from the links: a child's is its parent's, XORed with the delta of the outcome.
+        The fingerprints follow from the links: a child's is its parent's, XORed with the delta of the outcome. With
+        symmetry they do not, and the embedded executor has kept them.
         """
-        tables, links = self.workspace.tables, self.embedded.links
-        starts = [state.fingerprint for state in self.workspace.starts]
-        lows, highs = [np.array([s & LOW for s in starts], np.uint64)], [np.array([s >> 64 for s in starts], np.uint64)]
-        outcomes: list[Array] = []
+        tables, links, keys = self.workspace.tables, self.embedded.links, self.embedded.keys
+        columns: dict[str, list[Array]] = {name: [] for name in loops.Visited._fields}
+        low, high = (
+            np.array(halves, np.uint64) for halves in zip(*map(self._halves, self.workspace.starts), strict=True)
+        )
         for n in range(len(links)):
             log = links.level(n)
             outcome, parent = link_outcome(log), link_parent(log)
-            outcomes.append(outcome.astype(np.uint32))
-            lows.append(lows[-1][parent] ^ tables.delta[outcome])
-            if self.wide:
-                highs.append(highs[-1][parent] ^ tables.delta_high[outcome])
-        low, all_outcomes = np.concatenate(lows[1:]), np.concatenate(outcomes)
-        if not self.wide:
-            order = np.argsort(low)
-            return low[order], low, all_outcomes[order]
-        high = np.concatenate(highs[1:])
-        order = np.lexsort((high, low))
-        return low[order], high[order], all_outcomes[order]
+            low_before, high_before = low[parent], high[parent]
+            if keys is None:
+                low, high = low_before ^ tables.delta[outcome], high_before ^ tables.delta_high[outcome]
+            else:
+                low, high = keys[n].reshape(len(log), -1)[:, 0], keys[n].reshape(len(log), -1)[:, -1]
+            found = loops.Visited(low, high, outcome.astype(np.uint32), low_before, high_before)
+            for name in self.run_columns:
+                columns[name].append(getattr(found, name))
+        whole = {name: np.concatenate(columns[name]) for name in self.run_columns}
+        order = np.lexsort((whole["high"], whole["fp"])) if self.wide else np.argsort(whole["fp"])
+        ordered = {name: column[order] for name, column in whole.items()}
+        return level.blank_visited(0, self.run_columns)._replace(**ordered)
+
+    def _halves(self, state: State) -> tuple[int, int]:
+        """Both halves of the fingerprint that identifies a state: with symmetry, of the key of its orbit."""
+        symmetry = self.search.symmetry
+        fingerprint = state.fingerprint if symmetry is None else symmetry.key(state.ids)
+        return fingerprint & LOW, (fingerprint >> 64) * self.wide
 
     def _add_to_frontier(self, order: Array, outcomes: Array | None = None) -> None:
         """Write the states at these positions of the workspace's newest level to a frontier file. ``outcomes``: those
@@ -283,8 +297,8 @@ class SparkExecutor(Executor):
             order,
             metas,
             leaves,
-            level.NO_IMAGES,
-            level.NO_IMAGES,
+            new.image[order] if self.images else level.NO_IMAGES,
+            new.image_high[order] if self.images and self.wide else level.NO_IMAGES,
         )
         name = level.unique_name(self.level, "rows", len(self.frontier))
         self.frontier.append(level.write_frontier_file(self.files, name, arena, self._layout(), self.wide, outcomes))
@@ -398,7 +412,8 @@ class SparkExecutor(Executor):
             # Recomputed for each level, because executors may have joined since the last one.
             while len(self.runs) < OWNERS_PER_CORE * cores:
                 self.runs = level.split(self.files, self.runs)
-        partitions = cores * -(-total // (cores * PARTITION_ROWS))
+        most = min(PARTITION_ROWS, MOST_IMAGES // self.images) if self.images else PARTITION_ROWS
+        partitions = cores * -(-total // (cores * most))
         partitions = max(1, min(partitions, -(-total // FEWEST_ROWS)))
         rows = -(-total // partitions)
         compiled = tables.compiled()
@@ -408,7 +423,7 @@ class SparkExecutor(Executor):
             partition_rows=rows, partitions=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
             tables=self.tables.current(small, lambda: tables.version, lambda: level.arrays_of(tables, compiled)),
             roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
-            most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions,
+            most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions, images=self.images,
             output=output_of(self.table, self.columns, small) if self.table is not None else None,
         )  # fmt: skip
 
@@ -474,6 +489,7 @@ class SparkExecutor(Executor):
                 _add(counted.leaf_count, report.leaves)
                 _add(counted.cut_count, report.cut)
                 deadlocks += [report.deadlock] if report.deadlock else []
+                counted.counts[INEXACT] += report.inexact
                 for root, step in report.broken.items():
                     broken[root] = min(broken.get(root, step), step)
                 figures["candidates"] += report.candidates
@@ -516,9 +532,10 @@ class SparkExecutor(Executor):
         Python raised.
         """
         workspace, search = self.workspace, self.search
-        low, high, ref, cells = level.read_parked(self.files, file, rows, plan)
+        ref, cells, fingerprints, images = level.read_parked(self.files, file, rows, plan)
         workspace.clear()
-        positions = workspace.lay_out(low, high, level.converted(cells, plan.layouts[-1], self.layouts[self._layout()]))
+        cells = level.converted(cells, plan.layouts[-1], self.layouts[self._layout()])
+        positions = workspace.lay_out(fingerprints[0], fingerprints[-1], cells, np.array(images) if images else None)
         workspace.complete(lambda: search.watch(search.result.distinct, search.queue))
         metas = workspace.new.meta[positions]
         inside = metas >= 0
@@ -572,15 +589,19 @@ class SparkExecutor(Executor):
         while True:
             owner = (low >> 32) * len(self.runs) >> 32
             owned = level.range_of(owner, len(self.runs))
-            found = (level.find(self.files, run, owned, low, high, self.wide) for run in self.runs[owner])
-            outcome = next(each for each in found if each is not None)
+            each = (level.find(self.files, run, owned, low, high, self.run_columns) for run in self.runs[owner])
+            found = next(state for state in each if state is not None)
+            outcome = found["outcome"]
             if outcome == INITIAL:
-                starts = [(state.fingerprint & LOW, state.fingerprint >> 64) for state in self.workspace.starts]
-                number = next(n for n, start in enumerate(starts) if (start[0], start[1] * self.wide) == (low, high))
+                starts = map(self._halves, self.workspace.starts)
+                number = next(n for n, start in enumerate(starts) if start == (low, high))
                 return self.workspace.path(number, outcomes[::-1])
             outcomes.append(outcome)
-            low ^= int(tables.delta[outcome])
-            high ^= int(tables.delta_high[outcome]) * self.wide
+            if self.images:
+                low, high = found["parent"], found.get("parent_high", 0)
+            else:
+                low ^= int(tables.delta[outcome])
+                high ^= int(tables.delta_high[outcome]) * self.wide
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -611,6 +632,7 @@ class SparkExecutor(Executor):
         content = msgspec.msgpack.encode(snapshot(workspace.tables))
         name = level.unique_name(self.level, "tables", 0)
         self.files.write(name, content)
+        workspace.note_exactness()
         kept = self.search.kept()
         manifest = checkpoint.Manifest(
             **saved(self.search, self.source, self._properties, kept),

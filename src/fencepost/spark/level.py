@@ -7,6 +7,9 @@ the rows.
 Each range of fingerprints has an **owner**: the task to which all candidates of that range are shuffled. The visited
 states of an owner are in sorted **runs**: files of fingerprints, each with the outcome that discovered the state.
 XORing the fingerprint with the outcome's delta yields the parent's, so runs also lead back to the start.
+
+With symmetry, what stands here for a fingerprint is the key of an orbit. No delta leads from one key to another. So a
+run has the keys of parents too, and a frontier file the fingerprints of the images of its states.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from fencepost.checker.compiler.tables import Tables
 from fencepost.checker.engines.kernel import Arena
 from fencepost.files.digest import digest
 from fencepost.files.storage import Storage, open_storage
+from fencepost.spark.loops import Visited
 
 NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
 """The images of rows without symmetry."""
@@ -102,7 +106,8 @@ class Plan(msgspec.Struct, frozen=True):
     The states of the ``frontier``'s files, one file after the other, are numbered. Partition p has those from
     ``p * partition_rows``. ``tables``: the arrays of the compiled protocol. ``layouts``: every layout of rows so far;
     the last one is the level's. ``runs``: those of each owner. ``actions``: whether the new states will be expanded.
-    ``output``: the table to which states are written, or None.
+    ``images``: the fingerprints of images that a state has, with symmetry. ``output``: the table to which states are
+    written, or None.
     """
 
     place: str
@@ -120,7 +125,13 @@ class Plan(msgspec.Struct, frozen=True):
     most_leaves: int
     stepwise: bool
     actions: bool
+    images: int = 0
     output: TableOutput | None = None
+
+    @property
+    def columns(self) -> RunColumns:
+        """The columns of runs."""
+        return run_columns(self.wide, self.images > 0)
 
     @property
     def words(self) -> int:
@@ -201,7 +212,8 @@ def write_frontier_file(
     """
     highs = [arena.fp_high] if wide else []
     last = [] if outcomes is None else [outcomes.astype(np.uint32)]
-    columns = (arena.fp, *highs, arena.meta, arena.leaves, arena.cells.reshape(-1), *last)
+    images = [half.reshape(-1) for half in _image_halves(arena, wide)]
+    columns = (arena.fp, *highs, arena.meta, arena.leaves, arena.cells.reshape(-1), *images, *last)
     storage.write(name, *columns)
     return FrontierFile(name, len(arena.fp), len(arena.leaves), layout, digest(*columns))
 
@@ -210,6 +222,7 @@ def read_rows(plan: Plan, partition: int, with_cells: bool) -> tuple[Arena, list
     """The rows of a partition, and the adjacent ranges [begin, end) of them that are each sorted by fingerprint."""
     storage = plan.storage()
     fps, highs, metas, leaves, cells = [], [], [], [], []
+    images: tuple[list[Array], list[Array]] = ([], [])
     spans: list[tuple[int, int]] = []
     at = top = 0
     for file, begin, end in plan.segments(partition):
@@ -227,10 +240,14 @@ def read_rows(plan: Plan, partition: int, with_cells: bool) -> tuple[Arena, list
         offset += 4 * file.leaves
         meta += pack_meta(top - first, 0)
         metas.append(meta)
+        layout = plan.layouts[file.layout]
         if with_cells:
-            layout = plan.layouts[file.layout]
             rows = storage.read(file.file, np.uint64, offset + 8 * begin * layout.words, n * layout.words)
             cells.append(converted(rows.reshape(n, layout.words), layout, plan.layouts[-1]))
+        offset += 8 * file.rows * layout.words
+        for half in images[: (2 if plan.wide else 1) if plan.images else 0]:
+            half.append(storage.read(file.file, np.uint64, offset + 8 * begin * plan.images, n * plan.images))
+            offset += 8 * file.rows * plan.images
         spans.append((at, at + n))
         at, top = at + n, top + last - first
     none = np.zeros((1, plan.words), np.uint64)
@@ -241,9 +258,19 @@ def read_rows(plan: Plan, partition: int, with_cells: bool) -> tuple[Arena, list
         ref=np.zeros(1, np.int64),
         meta=concatenated(metas),
         leaves=concatenated(leaves),
-        image=NO_IMAGES,
-        image_high=NO_IMAGES,
+        image=_reshaped(images[0], plan.images),
+        image_high=_reshaped(images[1], plan.images),
     ), spans
+
+
+def _image_halves(arena: Arena, wide: bool) -> list[Array]:
+    """The halves of the fingerprints of images in an arena; none without symmetry."""
+    return [] if not arena.image.size else [arena.image, arena.image_high] if wide else [arena.image]
+
+
+def _reshaped(images: list[Array], count: int) -> Array:
+    """Columns of images as rows of ``count`` numbers."""
+    return concatenated(images).reshape(-1, count) if images else NO_IMAGES
 
 
 def read_states(plan: Plan, partition: int, block: int) -> Iterator[tuple[Array, Array, Array]]:
@@ -281,34 +308,65 @@ def converted(rows: Array, before: RowLayout, after: RowLayout) -> Array:
 
 
 def write_parked(storage: Storage, file: str, arena: Arena, which: Array, wide: bool) -> None:
-    """Write the rows that fell off a trie: fingerprints, references, rows."""
-    highs = [arena.fp_high[which]] if wide else []
-    storage.write(file, arena.fp[which], *highs, arena.ref[which], arena.cells[which].reshape(-1))
+    """Write the rows that fell off a trie: references, rows, fingerprints, images."""
+    columns = [arena.cells, arena.fp, *([arena.fp_high] if wide else []), *_image_halves(arena, wide)]
+    storage.write(file, arena.ref[which], *(column[which].reshape(-1) for column in columns))
 
 
-def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Array, Array, Array, Array]:
-    """The content of a file of :func:`write_parked`: low and high halves of fingerprints, references, rows."""
-    fingerprints = [(np.uint64, rows)] * (2 if plan.wide else 1)
-    layout = *fingerprints, (np.int64, rows), (np.uint64, rows * plan.words)
-    low, *high, ref, cells = read_columns(storage, file, layout)
-    return low, high[0] if high else np.zeros(rows, np.uint64), ref, cells.reshape(rows, plan.words)
+def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Array, Array, list[Array], list[Array]]:
+    """The content of a file of :func:`write_parked`: references, rows, the halves of fingerprints, and those of the
+    fingerprints of images.
+    """
+    halves = 2 if plan.wide else 1
+    layout = [(np.int64, rows), (np.uint64, rows * plan.words), *[(np.uint64, rows)] * halves]
+    layout += [(np.uint64, rows * plan.images)] * (halves if plan.images else 0)
+    ref, cells, *columns = read_columns(storage, file, layout)
+    images = [column.reshape(rows, -1) for column in columns[halves:]]
+    return ref, cells.reshape(rows, plan.words), columns[:halves], images
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-def write_run(storage: Storage, file: str, low: Array, high: Array, outcome: Array, wide: bool) -> Run:
+RunColumns = dict[str, Any]
+"""The columns of a run, which follow each other: the fields of :class:`Visited`, each with its type."""
+
+
+def run_columns(wide: bool, symmetric: bool) -> RunColumns:
+    """The columns of the runs of a search: ``high`` halves if fingerprints are ``wide``, parents if it is
+    ``symmetric``.
+    """
+    used = {"fp": True, "high": wide, "outcome": True, "parent": symmetric, "parent_high": wide and symmetric}
+    return {name: np.uint32 if name == "outcome" else np.uint64 for name in used if used[name]}
+
+
+def blank_visited(states: int, columns: RunColumns) -> Visited:
+    """Memory for the states of a run. Columns that it does not have are of one element."""
+    return Visited(
+        *(np.zeros(states if name in columns else 1, columns.get(name, np.uint64)) for name in Visited._fields)
+    )
+
+
+def write_run(storage: Storage, file: str, visited: Visited, columns: RunColumns) -> Run:
     """Write the states of a new run, sorted by fingerprint."""
-    columns = (low, *([high] if wide else []), outcome)
-    storage.write(file, *columns)
-    return Run(file, len(low), 0, len(low), digest(*columns))
+    written = [getattr(visited, name) for name in columns]
+    storage.write(file, *written)
+    return Run(file, len(visited.fp), 0, len(visited.fp), digest(*written))
 
 
-def read_run(storage: Storage, run: Run, wide: bool) -> tuple[Array, Array, Array]:
-    """The low and high halves of the fingerprints of a run, and the outcomes."""
-    low = storage.read(run.file, np.uint64, 8 * run.begin, run.states)
-    high = storage.read(run.file, np.uint64, 8 * (run.size + run.begin), run.states) if wide else np.zeros(1, np.uint64)
-    return low, high, storage.read(run.file, np.uint32, run.size * (16 if wide else 8) + 4 * run.begin, run.states)
+def read_run(storage: Storage, run: Run, columns: RunColumns) -> Visited:
+    """The states of a run."""
+    return blank_visited(0, columns)._replace(**_read_run(storage, run, columns, run.begin, run.states))
+
+
+def _read_run(storage: Storage, run: Run, columns: RunColumns, begin: int, states: int) -> dict[str, Array]:
+    """All columns of some states of a run, from number ``begin`` in its file."""
+    read, offset = {}, 0
+    for name, kind in columns.items():
+        width = np.dtype(kind).itemsize
+        read[name] = storage.read(run.file, kind, offset + width * begin, states)
+        offset += width * run.size
+    return read
 
 
 def run_blocks(storage: Storage, run: Run, wide: bool) -> Iterator[tuple[Array, Array]]:
@@ -321,19 +379,21 @@ def run_blocks(storage: Storage, run: Run, wide: bool) -> Iterator[tuple[Array, 
     yield from zip(lows, storage.blocks(run.file, np.uint64, 8 * (run.size + run.begin), run.states), strict=True)
 
 
-def find(storage: Storage, run: Run, owned: FingerprintRange, low: int, high: int, wide: bool) -> int | None:
-    """The outcome that discovered a state; None if the state is not in the run. ``owned``: the fingerprint range of the
-    run's owner.
+def find(
+    storage: Storage, run: Run, owned: FingerprintRange, low: int, high: int, columns: RunColumns
+) -> dict[str, int] | None:
+    """A state in the run, column by column; None if it is not there. ``owned``: the fingerprint range of the run's
+    owner.
     """
     at, lows = _read_around(storage, run, owned, low)
     same = int(np.searchsorted(lows, np.uint64(low), side="right"))
-    if wide and same:
+    if "high" in columns and same:
         highs = storage.read(run.file, np.uint64, 8 * (run.size + at), same)
         begin = int(np.searchsorted(highs, np.uint64(high)))
         at, same = at + begin, int(begin < same and int(highs[begin]) == high)
     if not same:
         return None
-    return int(storage.read(run.file, np.uint32, run.size * (16 if wide else 8) + 4 * at, 1)[0])
+    return {name: int(column[0]) for name, column in _read_run(storage, run, columns, at, 1).items()}
 
 
 def split(storage: Storage, runs: Sequence[Sequence[Run]]) -> list[list[Run]]:

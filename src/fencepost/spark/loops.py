@@ -28,14 +28,14 @@ from fencepost.checker.engines import kernel
 
 
 @njit
-def expand(c, levels, w, steps, begin, end, at, candidates, filled):
+def expand(c, levels, w, labels, steps, begin, end, at, candidates, filled):
     """Write the candidates of the rows [begin, end) from index ``at``. Returns their end."""
     rest = kernel.Candidates(
         candidates.fp[at:].reshape(1, -1),
         candidates.high[at if levels.wide else 0 :].reshape(1, -1),
         candidates.ref[at:].reshape(1, -1),
     )
-    kernel.generate(c, levels, w, None, steps, begin, end, rest, filled)
+    kernel.generate(c, levels, w, labels, steps, begin, end, rest, filled)
     return at + filled[0, 0]
 
 
@@ -108,6 +108,29 @@ def earlier(c, fp, high, one, other, wide):
     return kernel.precedes(c, one, other)
 
 
+class Steps(NamedTuple):
+    """Steps to candidates, with symmetry. A key does not tell that of the parent, so both halves of it (uint64) are
+    here, beside the reference (int64).
+    """
+
+    fp: Array
+    high: Array
+    ref: Array
+
+
+@njit(inline="always")
+def earlier_of(c, steps, one, other, wide):
+    """The same as :func:`earlier`, for the numbers of two of the ``steps``."""
+    mine, theirs = load(steps.fp, one), load(steps.fp, other)
+    if mine != theirs:
+        return mine < theirs
+    if wide:
+        mine, theirs = load(steps.high, one), load(steps.high, other)
+        if mine != theirs:
+            return mine < theirs
+    return kernel.precedes(c, reference_outcome(load(steps.ref, one)), reference_outcome(load(steps.ref, other)))
+
+
 class Buckets(NamedTuple):
     """The buckets of :func:`sort`: bucket b has the fingerprints with ``(fp - least) >> shift == b`` (uint64).
 
@@ -121,9 +144,9 @@ class Buckets(NamedTuple):
 
 
 @njit
-def sort(c, candidates, n, buckets, out, wide):
+def sort(c, candidates, n, steps, buckets, out, wide):
     """Sort the first ``n`` candidates by fingerprint into ``out``, and keep only the first step to each state. Returns
-    the number kept.
+    the number kept. With symmetry, the references of candidates are numbers of ``steps``, which is None otherwise.
 
     Fingerprints are uniform. One pass distributes them into buckets of about four, each kept sorted as it fills. A
     bucket keeps one candidate for each fingerprint.
@@ -150,7 +173,12 @@ def sort(c, candidates, n, buckets, out, wide):
         ):
             k -= 1
         if k > first and load(out_fps, k - 1) == fp and (not wide or load(out_highs, k - 1) == high):
-            if earlier(c, fp, high, reference_outcome(ref), reference_outcome(load(out_refs, k - 1)), wide):
+            other = load(out_refs, k - 1)
+            if steps is None:
+                is_first = earlier(c, fp, high, reference_outcome(ref), reference_outcome(other), wide)
+            else:
+                is_first = earlier_of(c, steps, ref, other, wide)
+            if is_first:
                 store(out_refs, k - 1, ref)
             continue
         for j in range(end, k, -1):
@@ -196,25 +224,31 @@ def mark_visited(fps, highs, i, run, run_highs, seen, wide):
 
 class Visited(NamedTuple):
     """States of a run: sorted fingerprints (uint64, low and high halves), and the outcome (uint32) that discovered
-    each.
+    each. With symmetry, also the fingerprints of the states that these outcomes lead from.
     """
 
     fp: Array
     high: Array
     outcome: Array
+    parent: Array
+    parent_high: Array
 
 
 @inner
-def put(out, at, visited, i, wide):
+def put(out, at, visited, i, wide, symmetric):
     """Copy one state of a run."""
     out.fp[at] = visited.fp[i]
     out.outcome[at] = visited.outcome[i]
     if wide:
         out.high[at] = visited.high[i]
+    if symmetric:
+        out.parent[at] = visited.parent[i]
+    if wide and symmetric:
+        out.parent_high[at] = visited.parent_high[i]
 
 
 @njit
-def merge(one, other, out, wide):
+def merge(one, other, out, wide, symmetric):
     """Merge two sorted runs."""
     i = k = 0
     for at in range(out.fp.size):
@@ -222,26 +256,32 @@ def merge(one, other, out, wide):
             i < one.fp.size
             and (one.fp[i] < other.fp[k] or (wide and one.fp[i] == other.fp[k] and one.high[i] < other.high[k]))
         ):
-            put(out, at, one, i, wide)
+            put(out, at, one, i, wide, symmetric)
             i += 1
         else:
-            put(out, at, other, k, wide)
+            put(out, at, other, k, wide, symmetric)
             k += 1
 
 
 @njit
-def fingerprints(c, old, start, candidates, wide):
+def fingerprints(c, old, w, labels, start, candidates, wide):
     """Write the children's fingerprints for references whose parent is a number in the level. Converts those numbers to
-    positions.
+    positions. With symmetry, they are the keys of the children's orbits.
     """
     fps, highs, refs = candidates.fp, candidates.high, candidates.ref
+    symmetric = old.image.size > 0
     for i in range(refs.size):
         outcome = reference_outcome(refs[i])
         parent = reference_parent(refs[i]) - start
         refs[i] = pack_reference(parent, outcome)
-        fps[i] = old.fp[parent] ^ c.delta[outcome]
+        if symmetric:
+            low, high = kernel.child_key(c, old, w, labels, parent, outcome, wide)
+        else:
+            low = old.fp[parent] ^ c.delta[outcome]
+            high = old.fp_high[parent] ^ c.delta_high[outcome] if wide else np.uint64(0)
+        fps[i] = low
         if wide:
-            highs[i] = old.fp_high[parent] ^ c.delta_high[outcome]
+            highs[i] = high
 
 
 @njit
@@ -264,8 +304,12 @@ def close_up(arena, rows, wide):
             arena.fp[i] = arena.fp[k]
             arena.ref[i] = arena.ref[k]
             arena.meta[i] = arena.meta[k]
+            for g in range(arena.image.shape[1]):
+                arena.image[i, g] = arena.image[k, g]
             if wide:
                 arena.fp_high[i] = arena.fp_high[k]
+                for g in range(arena.image.shape[1]):
+                    arena.image_high[i, g] = arena.image_high[k, g]
 
 
 @njit

@@ -101,7 +101,7 @@ def record_task(plan: Plan, terms: Terms) -> Callable[[int], Recorded]:
 
 def _record(plan: Plan, kind_of: Array, masks: Array, truth_words: int, roots: Array, number: int) -> Recorded:
     storage = plan.storage()
-    c, growing = stages.tables_of(plan.tables)
+    c, growing, _ = stages.tables_of(plan.tables)
     old, _ = read_rows(plan, number, with_cells=True)
     work, order = stages.work_for(plan, 1), np.arange(len(old.fp))
     if plan.stepwise:

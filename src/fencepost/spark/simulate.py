@@ -158,7 +158,7 @@ class Walker:
         self._timers: list[threading.Timer] = []
         if of_round.limit is not None:
             self._set_after(of_round.limit, self.broken_off)
-        self.compiled, self.growing = stages.tables_of(of_round.tables)
+        self.compiled, self.growing, _ = stages.tables_of(of_round.tables)
         common: Common = of_round.common.value
         plan, depth, roots = common.plan, common.plan.depth, common.roots
         lanes, starts = lanes_for(depth), np.arange(len(common.fp))

@@ -23,11 +23,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from fencepost.checker.compiler import canonical
 from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.encoding import (
     COUNT,
     COUNTERS,
     DEADLOCK,
+    INEXACT,
     LEAF_TOP,
     PARKED,
     PARKS,
@@ -60,7 +62,7 @@ Counts = tuple[bytes, bytes]
 class Expanded(msgspec.Struct, tag="expanded"):
     """The report of a task of the first stage. ``deadlock``: the least state without successors. ``broken``: for each
     step property, the least step that violates it, as its parent's fingerprint and the outcome. ``steps``: the file of
-    steps for the table, or None.
+    steps for the table, or None. ``inexact``: whether an orbit may have had more than one key.
     """
 
     leaves: Counts
@@ -72,6 +74,7 @@ class Expanded(msgspec.Struct, tag="expanded"):
     shuffled: int
     seconds: float
     steps: Part | None = None
+    inexact: bool = False
 
 
 class Deduplicated(msgspec.Struct, tag="deduplicated"):
@@ -122,7 +125,9 @@ QUESTIONS = 1 << 16
 FIRST_CHUNK, CHUNK = 1 << 10, 1 << 16
 """Rows that are built before those that fell off a trie are completed: at first, and at most."""
 
-_tables: dict[str, tuple[Compiled, Growing]] = {}
+Labels = canonical.Scratch | None
+"""The scratch memory for canonical labellings, if the symmetry needs them."""
+_tables: dict[str, tuple[Compiled, Growing, Labels]] = {}
 """The tables of this process. Each executor grows its own residual tries from the driver's master tries."""
 
 
@@ -138,8 +143,10 @@ def buffer(name: str, count: int, dtype: Any) -> Array:
     return array[:count]
 
 
-def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
-    """This process's copy of the compiled protocol, and the tables from which residual tries grow."""
+def tables_of(shared: level.Shared) -> tuple[Compiled, Growing, Labels]:
+    """This process's copy of the compiled protocol, the tables from which residual tries grow, and the scratch memory
+    for canonical labellings, which caches keys of this protocol.
+    """
     if shared.id not in _tables:
         _tables.clear()
         arrays: dict[str, Array] = {name: array.copy() for name, array in shared.variable.value.items()}
@@ -153,7 +160,8 @@ def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
         none |= {"residual_keys": np.zeros(1, np.uint64), "knows_change": np.zeros(1, np.bool_)}
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
-        _tables[shared.id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing)
+        labels = canonical.scratch() if arrays["colours"].size else None
+        _tables[shared.id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing, labels)
     return _tables[shared.id]
 
 
@@ -234,8 +242,8 @@ class ShuffledStage(Stage):
 def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
     """The first stage: one task for each partition of the frontier."""
     begin = time.perf_counter()
-    c, growing = tables_of(plan.tables)
-    old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise)
+    c, growing, labels = tables_of(plan.tables)
+    old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise or labels is not None)
     work = work_for(plan, 1)
     if plan.stepwise:
         assert loops.know_steps(c, growing, old, work)
@@ -250,7 +258,7 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
     deadlock: tuple[int, int] | None = None
     broken: dict[int, tuple[int, int, int]] = {}
     for first, last in spans:
-        n = int(loops.expand(c, levels, work, plan.stepwise or None, first, last, n, found, filled))
+        n = int(loops.expand(c, levels, work, labels, plan.stepwise or None, first, last, n, found, filled))
         if work.counts[DEADLOCK] >= 0:
             state = fingerprint_at(old, int(work.counts[DEADLOCK]), plan.wide)
             deadlock = min(deadlock or state, state)
@@ -260,14 +268,19 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
             if root not in broken or step[:2] < broken[root][:2]:
                 broken[root] = step
             work.best_order[root] = -1
+    parents: list[Array] = []
+    if plan.images:
+        positions = reference_parent(found.ref[:n])
+        parents = [old.fp[positions], *([old.fp_high[positions]] if plan.wide else [])]
     found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # from positions to numbers in the level
-    low, high, ref = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide)
+    low, high, ref, parents = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide, parents)
     edges = [0, *np.searchsorted(low, np.array(level.bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
     shuffled = 0
     for owner in range(plan.owners):
         for at in range(edges[owner], edges[owner + 1], BLOCK):
             block = slice(at, min(at + BLOCK, edges[owner + 1]))
-            payload = packed(low[block], ref[block], *([high[block]] if plan.wide else []))
+            columns = (low, ref, *([high] if plan.wide else []), *parents)
+            payload = packed(*(column[block] for column in columns))
             shuffled += len(payload)
             yield row(owner, partition, payload)
     steps = write_steps(plan, partition, c, old, work)
@@ -281,6 +294,7 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
         shuffled,
         time.perf_counter() - begin,
         steps,
+        bool(work.counts[INEXACT]),
     )
     yield row(partition % plan.owners, partition, msgspec.msgpack.encode(report), report=True)
 
@@ -288,16 +302,18 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
 def deduplicate(plan: level.Plan, owner: int, received: Received) -> Iterator[pa.RecordBatch]:
     """The second stage: one task for each owner, with all of that owner's candidates."""
     storage = plan.storage()
-    c, _ = tables_of(plan.tables)
-    columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in received.blocks]
-    fps, refs = (level.concatenated([column[k] for column in columns]) for k in (0, 1))
-    highs = level.concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
+    c, *_ = tables_of(plan.tables)
+    halves = 2 if plan.wide else 1
+    width = 1 + halves * (2 if plan.images else 1)
+    blocks = [block.reshape(width, -1) for _, block in received.blocks]
+    fps, refs, *rest = (writable(level.concatenated([block[k] for block in blocks])) for k in range(width))
+    highs = rest.pop(0) if plan.wide else np.zeros(1, np.uint64)
     count = len(fps)
     received.blocks.clear()
-    columns.clear()
+    blocks.clear()
     least, end = level.range_of(owner, plan.owners)
-    candidates = Candidates(writable(fps), writable(highs), writable(refs).view(np.int64))
-    low, high, ref = without_duplicates(c, candidates, count, least, end - 1, plan.wide)
+    candidates = Candidates(fps, highs, refs.view(np.int64))
+    low, high, ref, parents = without_duplicates(c, candidates, count, least, end - 1, plan.wide, rest)
     visited = np.zeros(len(low), np.uint8)
     for run in plan.runs[owner]:
         i = 0
@@ -307,7 +323,13 @@ def deduplicate(plan: level.Plan, owner: int, received: Received) -> Iterator[pa
     low, high, ref = low[new], high[new] if plan.wide else high, ref[new]
     runs = list(plan.runs[owner])
     if len(low):
-        runs = _with_run(plan, owner, runs, loops.Visited(low, high, reference_outcome(ref).astype(np.uint32)))
+        found = level.blank_visited(0, plan.columns)._replace(
+            fp=low,
+            high=high,
+            outcome=reference_outcome(ref).astype(np.uint32),
+            **{name: column[new] for name, column in zip(("parent", "parent_high"), parents, strict=False)},
+        )
+        runs = _with_run(plan, owner, runs, found)
     shuffled = 0
     for partition, references in by_partition(ref, plan.partition_rows):
         for at in range(0, len(references), 2 * BLOCK):
@@ -327,20 +349,17 @@ def _with_run(plan: level.Plan, owner: int, runs: list[level.Run], new: loops.Vi
         runs = sorted(runs, key=lambda run: run.states, reverse=True)
         least = len(runs) - 2
         while runs and (len(runs) > least or runs[-1].states <= len(new.fp)):
-            other = loops.Visited(*level.read_run(storage, runs.pop(), plan.wide))
-            n = len(new.fp) + len(other.fp)
-            merged = loops.Visited(
-                np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), np.empty(n, np.uint32)
-            )
-            loops.merge(new, other, merged, plan.wide)
+            other = level.read_run(storage, runs.pop(), plan.columns)
+            merged = level.blank_visited(len(new.fp) + len(other.fp), plan.columns)
+            loops.merge(new, other, merged, plan.wide, plan.images > 0)
             new = merged
-    return [*runs, level.write_run(storage, level.unique_name(plan.level, "run", owner), *new, plan.wide)]
+    return [*runs, level.write_run(storage, level.unique_name(plan.level, "run", owner), new, plan.columns)]
 
 
 def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.RecordBatch]:
     """The third stage: one task for each partition of the frontier, with references to the steps to its new states."""
     storage = plan.storage()
-    c, growing = tables_of(plan.tables)
+    c, growing, labels = tables_of(plan.tables)
     # Owners have ascending ranges, and each owner's blocks are sorted. So sorting by owner sorts all blocks.
     blocks = [block for _, block in sorted(received.blocks, key=itemgetter(0))]
     refs = writable(level.concatenated(blocks).view(np.int64))
@@ -354,10 +373,11 @@ def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.R
         ref=refs,
         meta=buffer("meta", n, np.int64),
         leaves=buffer("leaves", n * plan.most_leaves + 1, np.int32),
-        image=level.NO_IMAGES,
-        image_high=level.NO_IMAGES,
+        image=_room_for_images("images", plan, n),
+        image_high=_room_for_images("high images", plan, n if plan.wide else 0),
     )
-    loops.fingerprints(c, old, partition * plan.partition_rows, Candidates(new.fp, new.fp_high, refs), plan.wide)
+    start = partition * plan.partition_rows
+    loops.fingerprints(c, old, work, labels, start, Candidates(new.fp, new.fp_high, refs), plan.wide)
     levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
     completed = False
     at, chunk = 0, FIRST_CHUNK
@@ -382,7 +402,6 @@ def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.R
         loops.gather_leaves(new, inside, metas, leaves, False)
         loops.close_up(new, inside, plan.wide)
         new = new._replace(meta=metas, leaves=leaves)
-    # The images, which come last, are empty.
     new = Arena(*(column[:rows] for column in new))._replace(leaves=new.leaves[:top])
     outcomes = reference_outcome(new.ref)
     frontier = None
@@ -439,11 +458,15 @@ def run_here(stages: JobStages) -> list[bytes]:
 
 
 def without_duplicates(
-    c: Compiled, candidates: Candidates, n: int, least: int, most: int, wide: bool
-) -> tuple[Array, Array, Array]:
+    c: Compiled, candidates: Candidates, n: int, least: int, most: int, wide: bool, parents: Sequence[Array]
+) -> tuple[Array, Array, Array, list[Array]]:
     """The first ``n`` candidates, with fingerprints in [least, most], sorted by fingerprint. Keeps only the first step
-    to each state.
+    to each state. ``parents``: with symmetry, the halves of the fingerprints of the states that the steps lead from.
     """
+    steps = None
+    if parents:
+        steps = loops.Steps(parents[0], parents[-1], candidates.ref[:n])
+        candidates = candidates._replace(ref=np.arange(n))
     shift = max(0, (most - least).bit_length() - max(1, n // 4).bit_length())
     count = ((most - least) >> shift) + 1
     begins, ends = buffer("begins", count + 1, np.int64), buffer("ends", count, np.int64)
@@ -452,8 +475,11 @@ def without_duplicates(
         buffer("high ordered", n if wide else 1, np.uint64),
         buffer("ordered references", n, np.int64),
     )
-    kept = loops.sort(c, candidates, n, loops.Buckets(np.uint64(least), np.uint64(shift), begins, ends), out, wide)
-    return out.fp[:kept], out.high[:kept] if wide else out.high, out.ref[:kept]
+    buckets = loops.Buckets(np.uint64(least), np.uint64(shift), begins, ends)
+    kept = loops.sort(c, candidates, n, steps, buckets, out, wide)
+    which = out.ref[:kept]
+    ref = which if steps is None else steps.ref[which]
+    return out.fp[:kept], out.high[:kept] if wide else out.high, ref, [parent[which] for parent in parents]
 
 
 def by_partition(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
@@ -499,6 +525,11 @@ def work_for(plan: level.Plan, rows: int) -> Work:
         best_order=np.full(plan.roots, -1, np.int64),
         best_outcome=np.full(plan.roots, -1, np.int64),
     )
+
+
+def _room_for_images(name: str, plan: level.Plan, rows: int) -> Array:
+    """Memory for the images of rows."""
+    return buffer(name, rows * plan.images, np.uint64).reshape(rows, plan.images) if plan.images else level.NO_IMAGES
 
 
 def _levels(plan: level.Plan, old: Arena, new: Arena) -> Levels:

@@ -124,7 +124,7 @@ def test_every_whole_number_has_a_range() -> None:
         (SparkOptions(states="a://b", checkpoint="a://b/c"), "states and checkpoint", ("states", "checkpoint")),
         (EmbeddedOptions(checkpoint="hdfs://a"), "checkpoint hdfs://a: only engine spark", ("checkpoint", "engine")),
         (EmbeddedOptions(resume="hdfs://a"), "resume hdfs://a: only engine spark", ("resume", "engine")),
-        (SparkOptions(symmetry=("a",)), "leave out symmetry, or use engine embedded", ("symmetry", "engine")),
+        (SparkOptions(states="s", symmetry=True), "states is for .* out symmetry", ("states", "symmetry")),
         (SparkOptions(checking=True), "checking is for small configurations", ("checking", "engine")),
         (SimulationOptions(walk=3), "walk is one walk of a seed", ("walk", "seed", "walks")),
         (SimulationOptions(walk=3, seed=1, walks=2), "walk is one walk of a seed", ("walk", "seed", "walks")),

@@ -642,11 +642,6 @@ def test_a_mapping_that_misbehaves_is_told_by_every_engine(why: str) -> None:
         assert said in str(result.error) and "as_board" in str(result.error) and "\n" not in str(result.error)
 
 
-def test_symmetry_is_refused() -> None:
-    with pytest.raises(FencepostError, match="leave out symmetry"):
-        check(Service(), symmetry=["clients"])
-
-
 def test_what_is_given_to_refines_is_a_protocol() -> None:
     with pytest.raises(FencepostError, match="give it the class of the other protocol"):
         refines(Counter())  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.compiler.arrays import Array, Compiled
 from fencepost.checker.compiler.encoding import MAX_WORDS
 from fencepost.checker.compiler.memory import reserve
 from fencepost.errors import SystemFailure
@@ -38,6 +38,12 @@ class Programs:
             np.array([b for begins in self.begins for b in begins], np.int64),
             self.words.view(np.int64),
         ]
+
+    def used(self) -> dict[str, int]:
+        """How much of each of these arrays is in use."""
+        values = sum(len(begins) for begins in self.begins)
+        sizes = (len(self.colours), len(self.begins), values, self.top)
+        return dict(zip(Compiled._fields[-4:], sizes, strict=True))
 
     def _add(self, slot: int, value: int) -> int:
         """Add the program of a value. Returns where it begins."""

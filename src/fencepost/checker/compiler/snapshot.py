@@ -23,6 +23,7 @@ def snapshot(tables: Tables) -> dict[str, Any]:
         "most leaves": tables.most_leaves,
         "most outcomes": tables.most_outcomes,
         "below": [[cell, *most] for cell, most in tables.below.items()],
+        "branches": [[fork, *branch_of] for fork, branch_of in tables.branch_of.items()],
         "evaluations": tables.evaluations_by_root,
         "read": [sorted(slots) for slots in tables.slots_read],
         "forks": sorted(tables.forks),
@@ -49,6 +50,7 @@ def restore(tables: Tables, kept: dict[str, Any]) -> None:
     tables.leaf_weight, tables.outcome_weight = list(kept["leaf weights"]), list(kept["outcome weights"])
     tables.most_leaves, tables.most_outcomes = list(kept["most leaves"]), list(kept["most outcomes"])
     tables.below = {cell: (leaves, outcomes) for cell, leaves, outcomes in kept["below"]}
+    tables.branch_of = {fork: tuple(branch_of) for fork, *branch_of in kept["branches"]}
     tables.evaluations_by_root = list(kept["evaluations"])
     choices, starts = tables.choice, tables.choice_start
     tables.outcome_choices = [tuple(choices[starts[o] : starts[o + 1]].tolist()) for o in range(tables.outcomes)]

@@ -582,8 +582,7 @@ class Tables:
             "place": len(self.store.slots), "row_delta": n,
             "start": n, "middle": n, "end": n, "step_start": n + 1,
             **dict.fromkeys(("step_trie", "word", "first", "gate", "trie"), entries),
-            # Only the embedded engine has symmetry.
-            "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
+            **(self._programs.used() if self._programs is not None else dict.fromkeys(Compiled._fields[-4:], 0)),
         }  # fmt: skip
 
     @property

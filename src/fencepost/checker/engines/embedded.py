@@ -85,6 +85,8 @@ class Embedded(Executor):
         self.checkpoint_every = checkpoint_every
         self.links = Links()
         w = workspace.workers
+        self.keys: list[Array] | None = None
+        """With symmetry, the keys of the states of each level, if another executor will need them."""
         self.shared = Shared(
             np.zeros(w * LINE, np.int64), np.zeros(LINE, np.int64),
             *(np.zeros((TURNS, *each, LINE), np.int64) for each in ((), (w,), (w, w))),
@@ -241,6 +243,8 @@ class Embedded(Executor):
         self.is_expanding = False
         if self.writer is not None:
             self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(workspace.workers)], log)
+        if self.keys is not None:
+            self.keys.append(np.concatenate([self._fingerprints_of(t, counts[t]) for t in range(workspace.workers)]))
         self._pass_on(frontier)
         if (
             frontier or not is_first
@@ -254,9 +258,12 @@ class Embedded(Executor):
         workspace, search = self.workspace, self.search
         has_leaves = search.expands_next
         search.take(Level(frontier, failed=sum(workspace.failed), raised=workspace.raised_at()))
-        if search.options.checking and has_leaves:
-            for place in range(0, search.queue, max(1, search.queue // SAMPLE)):
-                audit(workspace.tables, workspace.new, int(self.order[place]))
+        for place in range(0, search.queue, max(1, search.queue // SAMPLE)):
+            position = int(self.order[place])
+            if search.options.checking and has_leaves:
+                audit(workspace.tables, workspace.new, position)
+            elif search.symmetry is not None and search.stepper.refinements:
+                search.symmetry.verify_mappings(workspace.tables.ids(workspace.new.cells[position]))
 
     def _link(self, t: int, count: int, part: Array) -> None:
         """Log the number of the parent, and the outcome that led to it, for each of a worker's states."""
@@ -351,6 +358,7 @@ class Embedded(Executor):
         self.workspace.release()
         self.links.close()
         self.links = Links()
+        self.keys = None
 
     # -- the graph, and the state space as a table --------------------------------------------------------------------
 

@@ -276,6 +276,9 @@ class Interpreted(Reference):
             self.reached[found] = Reached(row, fingerprint, properties, actions, changed)
         return inside
 
+    def _row(self, found: int) -> Sequence[int]:
+        return self.reached[found].row
+
     def _expand(self, parent: int) -> None:
         reached = self.reached.pop(parent)
         row, fingerprint, inherited, different = reached.row, reached.fingerprint, reached.inherited, reached.changed

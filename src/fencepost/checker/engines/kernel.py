@@ -508,6 +508,14 @@ def labelled_child(c, old, w, labels, position, outcome, wide):
 
 
 @inner
+def child_key(c, old, w, labels, position, outcome, wide):
+    """The key of the state that an outcome leads to from a position; both halves. ``labels``: see :func:`generate`."""
+    if labels is None:
+        return orbit_key(old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide)
+    return labelled_child(c, old, w, labels, position, outcome, wide)
+
+
+@inner
 def move_images(new, position, old, parent, deltas, outcome):
     """Compute the fingerprints of the images of a state from those of its parent."""
     n = new.shape[1]
@@ -574,12 +582,7 @@ def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
                     continue
                 ref = pack_reference(position, outcome)
                 if symmetric:
-                    if labels is None:
-                        child, child_high = orbit_key(
-                            old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
-                        )
-                    else:
-                        child, child_high = labelled_child(c, old, w, labels, position, outcome, wide)
+                    child, child_high = child_key(c, old, w, labels, position, outcome, wide)
                     target = owner(child, workers)
                     begin_at = target * room
                     end_at = begin_at + (filled[target, 0] if workers > 1 else n)

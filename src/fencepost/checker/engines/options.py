@@ -121,12 +121,6 @@ class SearchOptions(Options):
                 " no behaviour; name the invariants to check with {invariants}",
                 "symmetry", "invariants",
             )  # fmt: skip
-        if stepper is not None and self.symmetry and stepper.refinements:
-            raise OptionError(
-                f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may distinguish members:"
-                " leave out {symmetry}, or the refinement, by naming the properties to check with {invariants}",
-                "symmetry", "invariants",
-            )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +228,7 @@ for counts.
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(SavedOptions):
-    """The options of the Spark engine. It explores every state, and has no ``symmetry`` and no ``checking``.
+    """The options of the Spark engine. It has no ``checking``.
 
     ``checkpoint`` and ``resume`` are directories or URLs; it saves every ``checkpoint_levels`` levels. ``master``: the
     master of Spark. By default it is that of spark-submit or spark-defaults.conf, or else all cores of this machine.
@@ -251,11 +245,6 @@ class SparkOptions(SavedOptions):
     debug: bool = field(default=False, metadata=FREE)
 
     def validate(self, stepper: Stepper | None = None) -> None:
-        if self.symmetry:
-            raise OptionError(
-                "the spark engine explores every state: leave out {symmetry}, or use {engine} embedded",
-                "symmetry", "engine",
-            )  # fmt: skip
         if self.checking:
             raise OptionError("{checking} is for small configurations: use {engine} embedded", "checking", "engine")
         super().validate(stepper)

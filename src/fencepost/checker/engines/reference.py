@@ -84,9 +84,10 @@ class Reference(Executor):
     def expand(self) -> bool:
         """Expand a level in the order of fingerprints, so that the first step to reach a state is the least one."""
         search, frontier = self.search, self.frontier
-        if self.symmetry is not None and search.options.checking:
+        if self.symmetry is not None:
+            verify = self.symmetry.verify if search.options.checking else self.symmetry.verify_mappings
             for parent in frontier[:: max(1, len(frontier) // SAMPLE)]:
-                self.symmetry.verify(self.rows[parent])
+                verify(self._row(parent))
         for parent in frontier:
             found = len(self.discovered)
             search.report_progress(search.result.distinct + found, len(frontier) - len(self.expanded) + found)
@@ -111,6 +112,10 @@ class Reference(Executor):
         # The low half is the more significant one, so the high half only breaks ties of the 64-bit fingerprint.
         found = self.stepper.store.fingerprint(row) if self.symmetry is None else self.symmetry.key(row)
         return found & LOW if self.narrow else (found & LOW) << 64 | found >> 64
+
+    def _row(self, found: int) -> Sequence[int]:
+        """The row of a state of the frontier."""
+        return self.rows[found]
 
     def _expand(self, parent: int) -> None:
         row = self.rows.pop(parent)
