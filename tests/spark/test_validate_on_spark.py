@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -42,6 +43,7 @@ from fencepost.states.manifest import StateSpace
 from fencepost.traces import RunsFile, TraceError, TraceEvent, TraceWriter, read
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation import registry
+from fencepost.traces.validation.conformance import Conformance
 from fencepost.traces.validation.coverage import Coverage
 from fencepost.traces.validation.outcome import Outcome, judged
 from fencepost.traces.validation.request import Request
@@ -79,14 +81,16 @@ def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None
 
 
 def test_events_about_all_subjects_that_no_verdict_needs_are_left_out_once_a_run(spark: object, tmp_path: Path) -> None:
+    numbers: Counter[tuple[str, str, int]] = Counter()
     with RunsFile(tmp_path / "a.parquet") as file:
-        for event in [*rows(1), *(structs.replace(each, run="broken") for each in rows(2))]:
-            parameters = event.parameter_values()
-            file.emit(event.run, event.node, event.incarnation, event.seq, event.action, event.subject, parameters)
+        for event in [*rows(1), *(structs.replace(each, run="another") for each in rows(2))]:
+            life = (event.run, event.node, event.incarnation)
+            numbers[life] += 1
+            file.emit(*life, numbers[life], event.action, event.subject, event.parameter_values())
     write_runs(tmp_path / "one.parquet", [3], "crashes")  # of one ledger, which is given all
     found, _, _ = validated([str(tmp_path)], Request("store"))
     assert [(each.run, each.subject) for each in found] == [
-        ("broken", "7"), ("broken", "8"), ("crashes-3", "7"), ("run", "7"), ("run", "8"),
+        ("another", "7"), ("another", "8"), ("crashes-3", "7"), ("run", "7"), ("run", "8"),
     ]  # fmt: skip
     assert found == here(tmp_path, "store")
     assert found[3].events < sum(each.subject in (None, "7") for each in rows(1))
@@ -119,8 +123,8 @@ def test_a_task_leaves_out_what_no_verdict_needs_unless_an_event_cannot_be_read(
 
 
 def test_a_conformance_that_needs_all_is_not_asked() -> None:
-    assert StoreConformance.chooses() and not Counting.chooses()
-    own = type("Own", (Counting,), {"still_needed": lambda events: events[:1]})
+    assert StoreConformance.chooses() and not Conformance.chooses()
+    own = type("Own", (Conformance,), {"still_needed": lambda events: events[:1]})
     assert own.chooses()
 
 
