@@ -61,6 +61,7 @@ def test_a_write_is_there_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(exactly_once, "ROWS", 10)
     rows = [*map(row, range(30))]
     assert of_write(rows[:20], 2) is None and of_write(rows, 2) is None
+    assert of_write(rows[:20], 2, may_be_more=False) is None and of_write(rows, 2, may_be_more=False) is not None
     for wrong in (rows[:25], rows[:10], [*rows, *rows[20:]], [*rows[:19], rows[20]], [*rows[:18], rows[19], rows[18]]):
         assert of_write(wrong, 2) is not None
 
