@@ -63,8 +63,8 @@ def line(what: str, figure: str) -> None:
 
 
 class Timed:
-    """Seconds that pass within, and CPU seconds of this process and all that it starts, directly or not. ``memory``: the
-    most MiB that they had together, if ``weighs``; what several share counts once.
+    """Seconds that pass within, and CPU seconds of this process and all that it starts, directly or not. ``memory``:
+    the most MiB that they had together, if ``weighs``; what several share counts once.
     """
 
     def __init__(self, weighs: bool = False) -> None:
