@@ -316,8 +316,10 @@ class Prefix:
         self.looks = 0
         self.problem: str | None = None
 
-    def look(self) -> None:
-        """Compare what has come since the last look. Of the one log an end may not be confirmed yet."""
+    def look(self) -> bool:
+        """Compare what has come since the last look; true, since it has. Of the one log an end may not be confirmed
+        yet.
+        """
         pairs = zip(self._read(TO, self._at[TO]), self._read(FROM, self._at[FROM]), strict=False)
         for made, original in pairs:
             if made.data != transformed(original.data) and self.problem is None:
@@ -326,6 +328,7 @@ class Prefix:
             for name, each in ((TO, made), (FROM, original)):
                 self._at[name] = Position(each.position.ledger, each.position.entry + 1)
         self.looks += 1
+        return True
 
 
 def of_write(found: list[bytes], written: int, may_be_more: bool = True) -> str | None:
@@ -412,7 +415,7 @@ class Campaign:
             writer = started(
                 "writer", lambda number: of_bench("writer", uri, facts(number), str(number), str(self.rate))
             )
-            worker = self._standalone(started)
+            worker: Process | None = self._standalone(started)
             driver = started("driver", lambda _: of_bench("driver", uri, checkpoint, self.master))
             watched = [writer, driver]
             self._progress(store, watched, "the first batch")
@@ -429,7 +432,7 @@ class Campaign:
                 self.done[victim] += 1
                 self.say(f"kill {number + 1}: {victim}")
                 self._progress(store, watched, f"a batch after kill {number + 1}")
-                self._until(lambda: prefix.look() is None, watched, "the logs to be read")
+                self._until(prefix.look, watched, "the logs to be read")
                 if prefix.problem is not None:
                     break
                 time.sleep(self.random.random() * 1.5)

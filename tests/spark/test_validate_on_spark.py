@@ -124,7 +124,7 @@ def test_a_task_leaves_out_what_no_verdict_needs_unless_an_event_cannot_be_read(
 
 def test_a_conformance_that_needs_all_is_not_asked() -> None:
     assert StoreConformance.chooses() and not Conformance.chooses()
-    own = type("Own", (Conformance,), {"still_needed": lambda events: events[:1]})
+    own: Any = type("Own", (Conformance,), {"still_needed": lambda events: events[:1]})
     assert own.chooses()
 
 
