@@ -1,19 +1,26 @@
-"""Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 50] [--minutes 0] [--seed 1]
-[DIR]``.
+"""Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 100] [--writes 20] [--minutes 0]
+[--seed 1] [DIR]``.
 
 A writer appends numbered entries to the log ``a`` on a cluster of real processes. A Spark driver streams ``a`` through
-a transformation into the log ``b``, with a checkpoint. ``--kills`` times, one of these is killed with SIGKILL and
-restarted:
+a transformation into the log ``b``, with a checkpoint. ``--kills`` times, one of these is killed with SIGKILL, each as
+often as the others, in an order that the seed gives:
 
-- the driver: the process of Python, its JVM, and all that they started, at once;
-- an executor: a process of a worker of ``local-cluster``, or with a ``local`` master a process of Python that runs
-  tasks, reads offsets or commits;
+- the executor of a standalone cluster of Spark, which the first of the kills have, before the driver is local;
+- the JVM of the driver, and the driver's Python, each alone;
+- a process of Python that plans: it reads offsets and partitions;
+- a process of Python that runs a task;
+- the process of Python that commits a batch, while it does;
 - a bookie, which is started again some seconds later;
 - the writer of the log.
 
 Between two kills the stream commits a batch to ``b``, and a random time passes, so that kills hit any point of a batch.
+After each kill and its batch, what has come to ``b`` is compared with ``a``: ``b`` is a prefix of its transformation.
 In the end, every acknowledged entry is in ``a`` once and in order, and ``b`` is the transformation of ``a`` by count,
-order and checksum. Neither log leaves a ledger over. It exits with 1 if any of these checks fails.
+order and checksum.
+
+Then ``--writes`` batch queries write the log ``c``, each with a ``writeId``. A process is killed in the midst of each:
+all of its rows are in ``c``, or none. It is repeated until it has succeeded, and its rows are in ``c`` once. No log
+leaves a ledger over. It exits with 1 if any of these checks fails.
 """
 
 from __future__ import annotations
@@ -22,9 +29,11 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +41,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +50,47 @@ import fencepost
 from fencepost.errors import FencepostError
 from fencepost.ledger.cluster import bound, control
 from fencepost.ledger.errors import StoreError
-from fencepost.log.chain import EARLIEST
+from fencepost.log.chain import EARLIEST, End, Position
 
-FROM, TO = "a", "b"
+FROM, TO, WRITTEN = "a", "b", "c"
 BOOKIES = 4
 """One more than an ensemble has, so that one may be gone."""
 
 PATIENCE = 900.0
 """Seconds until it counts as stuck."""
 
-VICTIMS = ("driver", "executor", "bookie", "writer")
+EXECUTOR, JVM, DRIVER, PLANS, TASK, COMMITS, BOOKIE, WRITER = VICTIMS = (
+    "executor of a standalone cluster", "JVM", "driver's Python", "Python that plans", "Python that runs a task",
+    "Python that commits", "bookie", "writer",
+)  # fmt: skip
+
+OF_WRITES = JVM, DRIVER, TASK, COMMITS, BOOKIE
+"""Whom the kills in the midst of batch queries hit."""
+
+MODULES = {
+    "pyspark.sql.streaming.python_streaming_source_runner": PLANS,
+    "pyspark.sql.worker.plan_data_source_read": PLANS,
+    "pyspark.sql.worker.python_streaming_sink_runner": COMMITS,
+    "pyspark.sql.worker.commit_data_source_write": COMMITS,
+    "pyspark.daemon": TASK,
+    "org.apache.spark.deploy.SparkSubmit": JVM,
+    "org.apache.spark.executor.CoarseGrainedExecutorBackend": EXECUTOR,
+}
+"""What a process below a driver or a worker is, by a word of its command line."""
+
 MASTER = "local[2,4]"
 """Two cores, and four attempts for each task."""
+
+ROWS = 100_000
+"""The rows of a batch query."""
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+}
 
 
 # -- the writer -------------------------------------------------------------------------------------------------------
@@ -89,22 +128,21 @@ async def write(uri: str, facts: Path, number: int, rate: int) -> None:
 # -- the driver -------------------------------------------------------------------------------------------------------
 
 
-def stream(uri: str, checkpoint: str, master: str) -> None:
-    """Stream from one log to the other until this process is killed, or SIGTERM."""
+def session(master: str) -> Any:
+    """A session that knows the format."""
     from pyspark.sql import SparkSession
 
     from fencepost.spark import register
 
-    session = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-    )
-    spark = (
-        session.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    )
+    spark = SparkSession.builder.master(master).config(map=SETTINGS).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
+    return spark
+
+
+def stream(uri: str, checkpoint: str, master: str) -> None:
+    """Stream from one log to the other until this process is killed, or SIGTERM."""
+    spark = session(master)
     source = {
         "metadata": uri,
         "log": FROM,
@@ -130,6 +168,34 @@ def stream(uri: str, checkpoint: str, master: str) -> None:
         sys.exit(f"the query ended: {str(query.exception()).strip().splitlines()[-1]}")
 
 
+def row(number: int) -> bytes:
+    """A row of the batch queries."""
+    return b"%d " % number + b"." * 60
+
+
+def write_batches(uri: str, first: int, folder: Path) -> None:
+    """Write the log with a batch query each, beginning with number ``first``, as soon as ``folder`` has a file that
+    lets it. Repeats those that fail.
+    """
+    spark = session(MASTER)
+    for number in itertools.count(first):
+        while not (folder / f"write-{number}").exists():
+            time.sleep(0.05)
+        rows = spark.range(number * ROWS, (number + 1) * ROWS, numPartitions=4).selectExpr(
+            "concat(cast(id as string), ' ', repeat('.', 60)) value"
+        )
+        while True:
+            print(f"begins {number}", flush=True)
+            try:
+                options = {"metadata": uri, "log": WRITTEN, "writeId": f"load-{number}"}
+                rows.write.format("fencepost").options(**options).mode("append").save()
+                break
+            except Exception as error:
+                if not spark.sparkContext._jsc.sc().isStopped():  # which raises if the JVM is gone
+                    print(f"failed {number}: {str(error).strip().splitlines()[-1]}", flush=True)
+        print(f"ended {number}", flush=True)
+
+
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
@@ -142,28 +208,29 @@ class Process:
         """How often it was started."""
         self.failures = 0
         """How often it ended without being killed."""
-        self._folder = folder
+        self.log = folder / f"{name}.log"
         self._command = command
         self.process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
         self.times += 1
-        command = [sys.executable, "-IS", bound.__file__, str(os.getpid()), sys.executable, "-m", "bench.exactly_once"]
-        with open(self._folder / f"{self.name}.log", "ab") as log:
+        command = [sys.executable, "-IS", bound.__file__, str(os.getpid()), *self._command(self.times)]
+        # The Python of Spark has ten seconds to connect, and this machine is busy.
+        python = str(Path(sys.executable).with_name("fencepost-python"))
+        environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with open(self.log, "ab") as log:
             return subprocess.Popen(
-                [*command, *self._command(self.times)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
             )
 
     def kill(self) -> None:
-        """Kill it with all that it started."""
-        for pid in [*descendants(self.process.pid), self.process.pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Kill it alone. What it started finds that out."""
+        self.process.kill()
         self.process.wait()
+        self.process = self._started()
+
+    def restart(self) -> None:
+        """Start it again after :meth:`end`."""
         self.process = self._started()
 
     def look(self) -> None:
@@ -181,11 +248,16 @@ class Process:
             self.kill_for_good()
 
     def kill_for_good(self) -> None:
-        """Kill it, and do not start it again."""
+        """Kill it with all that it started, and do not start it again."""
         for pid in [*descendants(self.process.pid), self.process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
+
+
+def of_bench(*words: str) -> list[str]:
+    """The command of a process of this module."""
+    return [sys.executable, "-m", "bench.exactly_once", *words]
 
 
 def descendants(pid: int) -> list[int]:
@@ -198,18 +270,75 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def executors(pid: int) -> dict[str, list[int]]:
-    """The processes below a driver that do its work, by what they are: executors of a ``local-cluster``, and the
-    processes of Python below its JVM.
-    """
+def command_of(pid: int) -> list[str]:
+    """The words of the command line of a process. Raises :class:`OSError` if it is gone."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process. Raises :class:`OSError` if it is gone."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def kinds(pids: Iterable[int]) -> dict[str, list[int]]:
+    """The processes below some that do the work of Spark, by what they are."""
     found: dict[str, list[int]] = {}
-    for each in descendants(pid):
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{each}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            for word in words:
-                if word.startswith("pyspark.") or word.endswith("CoarseGrainedExecutorBackend"):
-                    found.setdefault(word.rpartition(".")[2], []).append(each)
+    for pid in pids:
+        for each in descendants(pid):
+            with contextlib.suppress(OSError):
+                words = command_of(each)
+                for kind in {MODULES[word] for word in words if word in MODULES}:
+                    if kind != TASK or words == command_of(parent_of(each)):  # the daemon forks those that run tasks
+                        found.setdefault(kind, []).append(each)
     return found
+
+
+# -- what is in the logs ----------------------------------------------------------------------------------------------
+
+
+def entries(store: Any, name: str, at: Position | End = EARLIEST) -> list[Any]:
+    """The entries of a log from a place on, all at once: from thread to thread for each would take longer."""
+
+    async def found(store: Any) -> list[Any]:
+        return [each async for each in store.log(name).reader(at=at, follow=False)]
+
+    made: list[Any] = store.run(found)
+    return made
+
+
+class Prefix:
+    """Compares a log, as it grows, with the transformation of another. ``problem``: the first difference."""
+
+    def __init__(self, read: Callable[[str, Position | End], Iterable[Any]]) -> None:
+        self._read = read
+        self._at: dict[str, Position | End] = {FROM: EARLIEST, TO: EARLIEST}
+        self.compared = 0
+        self.looks = 0
+        self.problem: str | None = None
+
+    def look(self) -> bool:
+        """Compare what has come since the last look; true, since it has. Of the one log an end may not be confirmed
+        yet.
+        """
+        pairs = zip(self._read(TO, self._at[TO]), self._read(FROM, self._at[FROM]), strict=False)
+        for made, original in pairs:
+            if made.data != transformed(original.data) and self.problem is None:
+                self.problem = f"entry {self.compared} of log {TO} is {made.data!r}, and should be {original.data!r}"
+            self.compared += 1
+            for name, each in ((TO, made), (FROM, original)):
+                self._at[name] = Position(each.position.ledger, each.position.entry + 1)
+        self.looks += 1
+        return True
+
+
+def of_write(found: list[bytes], written: int, may_be_more: bool = True) -> str | None:
+    """What is wrong with the log of batch queries if ``written`` have ended, and the next one may have."""
+    if len(found) != written * ROWS and not (may_be_more and len(found) == (written + 1) * ROWS):
+        more = ", and perhaps one more" if may_be_more else ""
+        return f"log {WRITTEN} has {len(found)} rows, and {written} writes of {ROWS} have ended{more}"
+    if found != [*map(row, range(len(found)))]:
+        return f"the rows of log {WRITTEN} are not those that were written, in order"
+    return None
 
 
 # -- the campaign -----------------------------------------------------------------------------------------------------
@@ -218,16 +347,20 @@ def executors(pid: int) -> dict[str, list[int]]:
 class Campaign:
     """The cluster, the processes, and what was done to them."""
 
-    def __init__(self, folder: Path, kills: int, minutes: float, seed: int, rate: int, master: str) -> None:
+    def __init__(self, folder: Path, kills: int, writes: int, minutes: float, seed: int, rate: int) -> None:
         self.folder = folder
         self.kills = kills
+        self.writes = writes
         self.minutes = minutes
         self.random = random.Random(seed)
         self.rate = rate
-        self.master = master
+        self.master = MASTER
         self.done: Counter[str] = Counter()
+        self.during_writes: Counter[str] = Counter()
+        self.faults: list[str] = []
         self.store = folder / "store"
         self.begun = time.monotonic()
+        self._commit_lasts = 1.0
 
     def say(self, text: str) -> None:
         """Tell how it goes."""
@@ -244,39 +377,95 @@ class Campaign:
         uri = json.loads(up.stdout)["metadata"]
         try:
             with fencepost.connect(uri) as store:
-                return self._with(uri, store)
+                for name in (FROM, TO, WRITTEN):
+                    store.log(name).create()
+                outcome = self._streamed(uri, store) if self.kills else {}
+                if self.writes:
+                    outcome |= self._written(uri, store)
+                left = store.run(self._left_over)
+                if left:
+                    self.faults.append(f"ledgers are left over: {left}")
+                seconds = round(time.monotonic() - self.begun)
+                return {**outcome, "seconds": seconds, "faults": self.faults}
         finally:
             subprocess.run([*cluster, "down", str(self.store)], stdout=subprocess.DEVNULL, check=True)
 
-    def _with(self, uri: str, store: Any) -> dict[str, Any]:
-        for name in (FROM, TO):
-            store.log(name).create()
+    def _is_late(self) -> bool:
+        return 0 < self.minutes * 60 < time.monotonic() - self.begun
+
+    # -- a stream -----------------------------------------------------------------------------------------------------
+
+    def _streamed(self, uri: str, store: Any) -> dict[str, Any]:
         checkpoint = str(self.folder / "checkpoint")
+        rounds, more = divmod(self.kills, len(VICTIMS))
+        victims = [*VICTIMS[1:] * rounds, *VICTIMS[1 : more + 1]]
+        self.random.shuffle(victims)
+        victims = [EXECUTOR] * (self.kills - len(victims)) + victims
+        prefix = Prefix(partial(entries, store))
 
         def facts(number: int) -> str:
             return str(self.folder / f"writer-{number}.facts")
 
-        writer = Process(
-            "writer", self.folder, lambda number: ["writer", uri, facts(number), str(number), str(self.rate)]
-        )
-        driver = Process("driver", self.folder, lambda _: ["driver", uri, checkpoint, self.master])
-        processes = [writer, driver]
+        def started(name: str, command: Callable[[int], list[str]]) -> Process:
+            processes.append(Process(name, self.folder, command))
+            return processes[-1]
+
+        processes: list[Process] = []
         try:
-            self._progress(store, processes, "the first batch")
-            for number in range(self.kills):
-                if 0 < self.minutes * 60 < time.monotonic() - self.begun:
+            writer = started(
+                "writer", lambda number: of_bench("writer", uri, facts(number), str(number), str(self.rate))
+            )
+            worker: Process | None = self._standalone(started)
+            driver = started("driver", lambda _: of_bench("driver", uri, checkpoint, self.master))
+            watched = [writer, driver]
+            self._progress(store, watched, "the first batch")
+            for number, victim in enumerate(victims):
+                if self._is_late():
                     break
-                self._kill(writer, driver)
-                self._progress(store, processes, f"a batch after kill {number + 1}")
+                if victim != EXECUTOR and worker is not None:
+                    driver.end()
+                    for each in processes[1:-1]:
+                        each.kill_for_good()
+                    self.master, worker = MASTER, None
+                    driver.restart()
+                self._kill(victim, writer, driver, worker)
+                self.done[victim] += 1
+                self.say(f"kill {number + 1}: {victim}")
+                self._progress(store, watched, f"a batch after kill {number + 1}")
+                self._until(prefix.look, watched, "the logs to be read")
+                if prefix.problem is not None:
+                    break
                 time.sleep(self.random.random() * 1.5)
             writer.end()
             self.say("the writer has ended")
-            self._until(lambda: self._lag(store) == 0, processes[1:], "the stream to have read everything")
+            self._until(lambda: self._lag(store) <= 0, [driver], "the stream to have read everything")
             driver.end()
-            return self._judged(store, writer, driver)
+            prefix.look()
+            return self._judged(store, writer, driver, prefix)
         finally:
             for each in processes:
                 each.kill_for_good()
+
+    def _standalone(self, started: Callable[[str, Callable[[int], list[str]]], Process]) -> Process:
+        """Start a standalone cluster of Spark: a master, and the worker, which is returned."""
+        import pyspark
+
+        of_spark = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+        words = ["--host", "127.0.0.1", "--webui-port", "0"]
+        base = "org.apache.spark.deploy"
+        settings = "-Dspark.deploy.maxExecutorRetries=-1"
+        environment = ["/usr/bin/env", f"SPARK_MASTER_OPTS={settings}", "SPARK_DAEMON_MEMORY=256m", of_spark]
+        master = started("master", lambda _: [*environment, f"{base}.master.Master", *words, "--port", "0"])
+        found: list[str] = []
+
+        def listens() -> bool:
+            found[:] = re.findall(r"Starting Spark master at (spark://[\d.]+:\d+)", master.log.read_text())
+            return bool(found)
+
+        self._until(listens, [], "the master to listen")
+        self.master = found[0]
+        work = ["--cores", "2", "--memory", "1g", "--work-dir", str(self.folder / "work")]
+        return started("worker", lambda _: [*environment, f"{base}.worker.Worker", *words, *work, self.master])
 
     def _batches(self, store: Any) -> int:
         batches = store.log(TO).show().chain.batches
@@ -301,7 +490,7 @@ class Campaign:
         before = self._batches(store)
         self._until(lambda: self._batches(store) > before, processes, what)
 
-    def _until(self, holds: Callable[[], bool], processes: list[Process], what: str) -> None:
+    def _until(self, holds: Callable[[], bool], processes: list[Process], what: str, pause: float = 0.1) -> None:
         end = time.monotonic() + PATIENCE
         while True:
             with contextlib.suppress(StoreError):
@@ -311,38 +500,99 @@ class Campaign:
                 each.look()
             if time.monotonic() > end:
                 raise RuntimeError(f"waited {PATIENCE:.0f} s in vain for {what}")
-            time.sleep(0.1)
+            time.sleep(pause)
 
-    def _kill(self, writer: Process, driver: Process) -> None:
-        victim = VICTIMS[sum(self.done.values()) % len(VICTIMS)]
-        told = victim
-        if victim == "executor":
-            some = executors(driver.process.pid)
-            if not some:
-                victim = told = "driver"
-            else:
-                what = self.random.choice(sorted(some))
-                told = f"executor: {what}"
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.random.choice(some[what]), signal.SIGKILL)
-        if victim == "driver":
+    # -- kills --------------------------------------------------------------------------------------------------------
+
+    def _kill(self, victim: str, writer: Process | None, driver: Process, worker: Process | None = None) -> None:
+        """Kill one. If there is none of these now, wait for one."""
+        if victim == DRIVER:
             driver.kill()
-        elif victim == "writer":
+        elif victim == WRITER:
+            assert writer is not None
             writer.kill()
-        elif victim == "bookie":
+        elif victim == BOOKIE:
             name = str(self.random.randint(1, BOOKIES))
             control.ask(self.store, "kill", [name])
             time.sleep(self.random.random() * 3)
             control.ask(self.store, "start", [name])
-            told = f"bookie {name}"
-        self.done[victim if victim == told or victim == "bookie" else told] += 1
-        self.say(f"kill {sum(self.done.values())}: {told}")
+        else:
+            watched = [each for each in (writer, driver) if each is not None]
+            above = driver if worker is None else worker
+            self._until(lambda: self._has_killed(victim, above), watched, f"a process to kill: {victim}", 0.01)
+
+    def _has_killed(self, victim: str, above: Process) -> bool:
+        some = kinds([above.process.pid]).get(victim)
+        if not some:
+            return False
+        pid = self.random.choice(some)
+        if victim == COMMITS:  # hit any moment of its life, which is short
+            begun, lasts = time.monotonic(), self.random.random() * self._commit_lasts
+            while time.monotonic() < begun + lasts:
+                time.sleep(0.005)
+                if not Path(f"/proc/{pid}").exists():
+                    self._commit_lasts = time.monotonic() - begun
+                    return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    # -- batch queries ------------------------------------------------------------------------------------------------
+
+    def _written(self, uri: str, store: Any) -> dict[str, Any]:
+        """Kill a process in the midst of each of some batch queries. Gives what was found."""
+        ended = partial = wholes = 0
+        found: list[bytes] = []
+        took = 2.0
+        driver = Process("batches", self.folder, lambda _: of_bench("batches", uri, str(ended), str(self.folder)))
+
+        def told(word: str) -> int:
+            return driver.log.read_text().count(word)
+
+        try:
+            for number in range(self.writes):
+                if self._is_late():
+                    break
+                victim = OF_WRITES[number % len(OF_WRITES)]
+                (self.folder / f"write-{number}").touch()
+                self._until(lambda number=number: told(f"begins {number}\n") > 0, [driver], "a write")  # type: ignore[misc]
+                begun = time.monotonic()
+                if victim != COMMITS:
+                    time.sleep(self.random.random() * took)
+                self._kill(victim, None, driver)
+                was_over = told(f"ended {number}\n") > 0
+                found = [each.data for each in entries(store, WRITTEN)]
+                self._check(of_write(found, number))
+                wholes += len(found) > number * ROWS
+                partial += not was_over
+                self.during_writes[victim] += 1
+                self.say(f"write {number}: {victim}; {'all' if len(found) > number * ROWS else 'none'} of its rows")
+                self._until(lambda number=number: told(f"ended {number}\n") > 0, [driver], "a write to end")  # type: ignore[misc]
+                took = min(took, time.monotonic() - begun)
+                ended = number + 1
+            found = [each.data for each in entries(store, WRITTEN)]
+            self._check(of_write(found, ended, may_be_more=False))
+        finally:
+            driver.kill_for_good()
+        return {
+            "kills in batch queries": dict(self.during_writes),
+            "batch queries that were not over when a process was killed": partial,
+            "batch queries with all of their rows in the log after the kill": wholes,
+            "rows of batch queries": len(found),
+        }
+
+    def _check(self, problem: str | None) -> None:
+        if problem is not None:
+            self.faults.append(problem)
 
     # -- in the end ---------------------------------------------------------------------------------------------------
 
-    def _judged(self, store: Any, writer: Process, driver: Process) -> dict[str, Any]:
-        faults: list[str] = []
-        data = {name: [each.data for each in store.log(name).read(at=EARLIEST, follow=False)] for name in (FROM, TO)}
+    def _judged(self, store: Any, writer: Process, driver: Process, prefix: Prefix) -> dict[str, Any]:
+        faults = self.faults
+        self._check(prefix.problem)
+        data = {name: [each.data for each in entries(store, name)] for name in (FROM, TO)}
         written: dict[int, list[int]] = {}
         for each in data[FROM]:
             number, _, at = each.partition(b" ")[0].partition(b":")
@@ -364,42 +614,30 @@ class Campaign:
                 f"log {TO}: {sum(lost.values())} entries are missing, {sum(doubled.values())} are there too often; else"
                 " they are out of order"
             )
-        chains = {name: store.log(name).show().chain for name in (FROM, TO)}
-        left = store.run(
-            lambda store: self._left_over(store, {link.ledger for chain in chains.values() for link in chain.links})
-        )
-        if left:
-            faults.append(f"ledgers are left over: {left}")
+        if prefix.compared != len(found) and prefix.problem is None:
+            faults.append(f"{prefix.compared} entries of log {TO} were compared as it grew, and it has {len(found)}")
         return {
             "kills": dict(self.done),
-            "master": self.master,
             "entries in a": len(data[FROM]),
             "acknowledged": acknowledged,
             "entries in b": len(found),
             "sha256 of b": hashlib.sha256(b"\n".join(found)).hexdigest(),
             "sha256 of a, transformed": hashlib.sha256(b"\n".join(expected)).hexdigest(),
+            "times that b was compared as it grew": prefix.looks,
             "batches": self._batches(store) + 1,
-            "ledgers of b": len(chains[TO].links),
-            "ledgers that were written and deleted": (
-                self._ids(store) - sum(len(chain.links) for chain in chains.values())
-            ),
-            "times the query ended by itself": driver.failures,
+            "ledgers of b": len(store.log(TO).show().chain.links),
+            "times the query ended, and was started again": driver.failures,
             "times the writer ended by itself": writer.failures,
-            "seconds": round(time.monotonic() - self.begun),
-            "faults": faults,
         }
 
-    def _ids(self, store: Any) -> int:
-        """How many ids ledgers were given."""
-        ids: int = store.run(lambda store: store.metadata.new_ledger_id())
-        return ids
-
-    async def _left_over(self, store: Any, chained: set[int]) -> list[int]:
+    async def _left_over(self, store: Any) -> list[int]:
         """Ledgers of batches that are in no log. The last batch has found those of all before it."""
+        names = (TO, WRITTEN)
+        chained = {link.ledger for name in names for link in (await store.log(name).chain()).links}
         return [
             ledger
             async for ledger, metadata in store.metadata.all_metadata()
-            if dict(metadata.custom_metadata).get("log") == TO.encode() and ledger not in chained
+            if dict(metadata.custom_metadata).get("log", b"").decode() in names and ledger not in chained
         ]
 
 
@@ -412,6 +650,10 @@ def main() -> int:
     if sys.argv[1:2] == ["driver"]:
         stream(*sys.argv[2:])
         return 0
+    if sys.argv[1:2] == ["batches"]:
+        uri, first, folder_of_all = sys.argv[2:]
+        write_batches(uri, int(first), Path(folder_of_all))
+        return 0
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument(
         "directory",
@@ -419,19 +661,19 @@ def main() -> int:
         nargs="?",
         help="where everything is kept; by default a new folder, which is deleted if nothing is wrong",
     )
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--writes", type=int, default=20, help="batch queries in which a process is killed (20)")
     parser.add_argument(
         "--minutes", type=float, default=0.0, help="after so long nothing is killed any more; 0: no limit (0)"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=1000, help="entries a second that are written")
-    parser.add_argument("--master", default=MASTER)
     given = parser.parse_args()
     folder = given.directory or Path(tempfile.mkdtemp(prefix="exactly-once-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, everything is in {folder}", flush=True)
     try:
-        outcome = Campaign(folder, given.kills, given.minutes, given.seed, given.rate, given.master).run()
+        outcome = Campaign(folder, given.kills, given.writes, given.minutes, given.seed, given.rate).run()
     except (FencepostError, RuntimeError) as error:
         print(f"exactly once: {error}", file=sys.stderr)
         return 2

@@ -7,6 +7,9 @@ each length in a process of its own.
 Seconds are those that pass, from before Spark is started until it has ended; CPU seconds are those of all processes,
 which say less wrong things of a machine that does something else too. It reads ``/proc``, so it runs on Linux.
 
+``--beside`` validates the traces by the command line, with the embedded engine and then on Spark: seconds, CPU seconds
+and memory of all processes. Both have to come to the same verdicts.
+
 ``--raft FOLDER`` is another system: traces that etcd's raft wrote when it was built ``with_tla``. Each ``.ndjson`` or
 ``.jsonl`` file of the folder is one trace, and is held to :mod:`bench.raft`.
 """
@@ -14,6 +17,7 @@ which say less wrong things of a machine that does something else too. It reads 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -59,11 +63,17 @@ def line(what: str, figure: str) -> None:
 
 
 class Timed:
-    """Seconds that pass within, and CPU seconds of this process and all that it starts, directly or not."""
+    """Seconds that pass within, and CPU seconds of this process and all that it starts, directly or not. ``memory``:
+    the most MiB that they had together, if ``weighs``; what several share counts once.
+    """
+
+    def __init__(self, weighs: bool = False) -> None:
+        self._weighs = weighs
 
     def __enter__(self) -> Timed:
         self.seconds, self._began = 0.0, time.perf_counter()
         self._used: dict[int, float] = {}
+        self.memory = 0.0
         self._before = sum(self._look().values())
         self._over = threading.Event()
         self._looking = threading.Thread(target=self._look_on, daemon=True)
@@ -91,7 +101,10 @@ class Timed:
 
     def _look_on(self) -> None:
         while not self._over.wait(0.5):
-            self._used |= self._look()
+            found = self._look()
+            self._used |= found
+            if self._weighs:
+                self.memory = max(self.memory, sum(map(memory_of, found)))
 
     def _look(self) -> dict[int, float]:
         """The CPU seconds of each process."""
@@ -110,6 +123,14 @@ class Timed:
                 found[pid] = used[pid]
                 left.append(pid)
         return found
+
+
+def memory_of(pid: int) -> float:
+    """The MiB of a process: its proportional set size. 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2].split()[0]) / 1024
+    except (OSError, IndexError):
+        return 0.0
 
 
 # -- runs of the simulator --------------------------------------------------------------------------------------------
@@ -163,6 +184,26 @@ def on_spark(folder: Path, master: str) -> None:
         f"Spark, {master}, {len(outcomes):,} traces, {accepted:,} accepted",
         timed.told(sum(outcome.events for outcome in outcomes)),
     )
+
+
+def beside(folder: Path, protocol: str, master: str, subjects: list[str]) -> None:
+    """Validate all traces by the command line with either engine. Exits if their verdicts differ."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as made:
+        for engine, more in (("local", []), ("spark", ["--master", master])):
+            report = Path(made) / engine
+            command = [sys.executable, "-m", "fencepost", "validate", str(folder), "--protocol", protocol]
+            command += ["--engine", engine, *more, "--json", str(report)]
+            command += [word for each in subjects for word in ("--subject", each)]
+            with Timed(weighs=True) as timed:
+                subprocess.run(command, stdout=subprocess.DEVNULL)
+            if not report.exists():
+                sys.exit(f"engine {engine} has no verdict on the traces in {folder}")
+            told = json.loads(report.read_text())
+            found.append([(each["run"], each["subject"], each["accepted"]) for each in told["verdicts"]])
+            line(f"{engine}, {len(found[-1]):,} traces, {timed.memory:,.0f} MiB", timed.told(told["events"]))
+    if found[0] != found[1]:
+        sys.exit("the engines come to different verdicts")
 
 
 # -- one long trace ---------------------------------------------------------------------------------------------------
@@ -281,6 +322,9 @@ def main() -> None:
         default=[125_000, 250_000, 500_000, 1_000_000],
         help="lengths of one ledger's trace",
     )
+    parser.add_argument("--beside", action="store_true", help="either engine beside the other: measure those alone")
+    parser.add_argument("--protocol", default="store", help="of those traces")
+    parser.add_argument("--subject", action="append", default=[], help="of those traces, only these (repeatable)")
     parser.add_argument("--raft", type=Path, help="a folder of traces of etcd's raft: measure those alone")
     parser.add_argument("--follow", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -296,6 +340,9 @@ def main() -> None:
         if folder is None and given.runs:
             folder = given.keep or Path(made) / "runs"
             simulate_all(folder, given.runs, given.profile, given.most_entries)
+        if folder is not None and given.beside:
+            beside(folder, given.protocol, given.master, given.subject)
+            return
         if folder is not None and given.master:
             on_spark(folder, given.master)
         if folder is not None and given.files:

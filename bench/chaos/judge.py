@@ -13,6 +13,10 @@ import fencepost
 from bench.chaos.client import PASSWORD
 from bench.chaos.logs import KnownLog
 from bench.chaos.payload import fault
+from fencepost.ledger.rules.metadata import LedgerStatus
+
+PATIENCE = 60.0
+"""Seconds until what one client wrote is seen by all."""
 
 
 @dataclass
@@ -89,11 +93,16 @@ class Judge:
 
     async def _judge(self, one: Any, other: Any, ledger: int, known: Known) -> None:
         try:
-            readers = [
-                await store.open_ledger(ledger, recover=recover, digest=known.digest, password=PASSWORD)
-                for store, recover in ((one, True), (other, False))
-            ]
+            recovered = await one.open_ledger(ledger, recover=True, digest=known.digest, password=PASSWORD)
+            async with asyncio.timeout(PATIENCE):  # its member of the quorum may be behind
+                while (await other.ledger_metadata(ledger)).status is not LedgerStatus.CLOSED:
+                    await asyncio.sleep(0.02)
+            read = await other.open_ledger(ledger, recover=False, digest=known.digest, password=PASSWORD)
+            readers = [recovered, read]
             await asyncio.gather(*(self._read(reader, known) for reader in readers))
+        except TimeoutError:
+            self.faults.append(f"ledger {ledger} was recovered, and is open for another client {PATIENCE:g} s later")
+            return
         except fencepost.FencepostError as error:
             self.faults.append(f"ledger {ledger} cannot be read when all is well: {type(error).__name__}: {error}")
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -14,22 +15,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from campaigns import campaign_if
+from msgspec import structs
 from traces.counting import Counting
 from traces.plain_space import walked
+from traces.test_shared_events import rows
 from traces.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
 import fencepost
 from fencepost.errors import OptionError
 from fencepost.language import loading
+from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
 from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.validate import TaskResult, results_of, stretches_of, traces_of, validate_task, visit_task
+from fencepost.spark.validate import (
+    NEEDED,
+    TaskResult,
+    needed_task,
+    results_of,
+    stretches_of,
+    traces_of,
+    validate_task,
+    visit_task,
+)
 from fencepost.states.manifest import StateSpace
-from fencepost.traces import RunsFile, TraceError, TraceWriter, read
+from fencepost.traces import RunsFile, TraceError, TraceEvent, TraceWriter, read
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation import registry
+from fencepost.traces.validation.conformance import Conformance
 from fencepost.traces.validation.coverage import Coverage
 from fencepost.traces.validation.outcome import Outcome, judged
 from fencepost.traces.validation.request import Request
@@ -42,7 +56,9 @@ CONFORMANCE = str(Path(__file__).parents[1] / "traces" / "counting.py")
 
 def here(path: Path, conformance: str, foreign: Foreign | None = None) -> list[Outcome]:
     """The outcomes in this process."""
-    traces, validator = Traces(read(path, foreign=foreign)), Validator(registry.resolve(conformance))
+    validator = Validator(registry.resolve(conformance))
+    needed = validator.conformance.still_needed
+    traces = Traces(read(path, foreign=foreign), still_needed=needed)
     return [
         judged(validator, *name, partial(traces.events, name), None, explaining(12, 100)) for name in traces.names()
     ]
@@ -62,6 +78,54 @@ def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None
     assert len(found) == 8
     assert found == here(tmp_path, "store")
     assert any(outcome.refusals and outcome.story for outcome in found)
+
+
+def test_events_about_all_subjects_that_no_verdict_needs_are_left_out_once_a_run(spark: object, tmp_path: Path) -> None:
+    numbers: Counter[tuple[str, str, int]] = Counter()
+    with RunsFile(tmp_path / "a.parquet") as file:
+        for event in [*rows(1), *(structs.replace(each, run="another") for each in rows(2))]:
+            life = (event.run, event.node, event.incarnation)
+            numbers[life] += 1
+            file.emit(*life, numbers[life], event.action, event.subject, event.parameter_values())
+    write_runs(tmp_path / "one.parquet", [3], "crashes")  # of one ledger, which is given all
+    found, _, _ = validated([str(tmp_path)], Request("store"))
+    assert [(each.run, each.subject) for each in found] == [
+        ("another", "7"), ("another", "8"), ("crashes-3", "7"), ("run", "7"), ("run", "8"),
+    ]  # fmt: skip
+    assert found == here(tmp_path, "store")
+    assert found[3].events < sum(each.subject in (None, "7") for each in rows(1))
+    chosen, _, _ = validated([str(tmp_path)], Request("store", runs=("run",), subjects=("8",)))
+    assert chosen == [found[4]], "the choice of a subject does not make a run one of a single subject"
+
+
+def test_a_task_leaves_out_what_no_verdict_needs_unless_an_event_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(validate, "BATCH", 7)
+
+    def kept(of: str, some: Sequence[TraceEvent]) -> list[tuple[int, str | None]]:
+        shared = sorted((each for each in some if each.subject is None), key=lambda each: (each.node, each.incarnation))
+        columns = zip(*(("r", of, *structs.astuple(each)[1:-1]) for each in shared), strict=True)
+        batch = pa.record_batch(
+            [pa.array(each, kind) for each, kind in zip(columns, NEEDED.types, strict=True)], schema=NEEDED
+        )
+        made = [*needed_task(Request("store"), iter([batch.slice(0, 20), batch.slice(20)]))]
+        assert all(each.schema == batch.schema and each.num_rows <= 7 for each in made)
+        return [(row["seq"], row["parameters"]) for each in made for row in each.to_pylist()]
+
+    some = rows(1)
+    whole = kept("", some)
+    assert len(whole) == sum(each.subject is None for each in some)
+    short = Traces(some, still_needed=StoreConformance.still_needed).rows(("run", "7"))
+    assert sorted(seq for seq, _ in kept("several", some)) == sorted(each.seq for each in short if each.subject is None)
+    broken = [*some, TraceEvent("run", "b9", 1, 1, "", "started", None, "no JSON", None)]
+    assert kept("several", broken) == kept("", broken)
+
+
+def test_a_conformance_that_needs_all_is_not_asked() -> None:
+    assert StoreConformance.chooses() and not Conformance.chooses()
+    own: Any = type("Own", (Conformance,), {"still_needed": lambda events: events[:1]})
+    assert own.chooses()
 
 
 def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_path: Path) -> None:

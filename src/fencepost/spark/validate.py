@@ -1,7 +1,8 @@
 """Validates many traces against a protocol on Spark.
 
 The events of a run and a subject are shuffled to one task, in their order. Events about all subjects of a run go to the
-tasks of each subject. A worker caches the evaluated steps of a protocol from one trace and task to the next.
+tasks of each subject, if verdicts depend on them, which one task decides for all of a run. A worker caches the
+evaluated steps of a protocol from one trace and task to the next.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fencepost.traces.validation.coverage import Coverage, Visits
 from fencepost.traces.validation.outcome import Outcome, judged
 from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.space_coverage import InSpace, SpaceCoverage
-from fencepost.traces.validation.traces import must_be_there, natural
+from fencepost.traces.validation.traces import must_be_there, natural, needed
 from fencepost.traces.validation.validate import collect_rarely
 
 TASKS_PER_CORE = 4
@@ -49,10 +50,19 @@ MOST_GAPS = 3
 RESULT = "result binary"
 """The schema of a task's rows: each is a :class:`TaskResult`."""
 
+COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "parameters")
+"""Those of an event in its trace."""
+
 TEXT = (
     "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters"
     " string, state string"
 )
+
+
+NEEDED = pa.schema(
+    [(name, {"incarnation": pa.int32(), "seq": pa.int64()}.get(name, pa.string())) for name in ("run", "of", *COLUMNS)]
+)
+"""Events about all subjects of a run, each with whether there are ``several`` (``of``)."""
 
 
 class TaskResult(msgspec.Struct):
@@ -272,15 +282,33 @@ def traces(whole: Any, request: Request) -> Any:
     if request.runs:
         whole = whole.where(f.col("run").isin(list(request.runs)))
     about_one = whole.where(own(request))
-    if request.subjects:
-        about_one = about_one.where(f.col("subject").isin(list(request.subjects)))
     names = about_one.select("run", f.col("subject").alias("of")).distinct()
-    about_all = whole.where(common(request)).join(names, "run", "inner" if request.subjects else "left")
-    columns = ("run", "of", "node", "incarnation", "seq", "actor", "action", "subject", "parameters")
+    about_all = needed_of(whole.where(common(request)), names, request)
+    if request.subjects:
+        about_one, names = (
+            frame.where(f.col(name).isin(list(request.subjects)))
+            for frame, name in ((about_one, "subject"), (names, "of"))
+        )
+    about_all = about_all.join(names, "run", "inner" if request.subjects else "left")
+    columns = ("run", "of", *COLUMNS)
     together = about_one.withColumn("of", f.col("subject")).select(*columns).unionByName(
         about_all.withColumn("of", f.coalesce("of", f.lit(""))).select(*columns)
     )  # fmt: skip
     return together.repartition("run", "of").sortWithinPartitions(*columns[:5])
+
+
+def needed_of(about_all: Any, names: Any, request: Request) -> Any:
+    """Of the events about all subjects, those that verdicts depend on. One task looks at all those of a run. A run of
+    one subject, by ``names``, keeps all of them.
+    """
+    from pyspark.sql import functions as f
+
+    if not request.find().chooses():
+        return about_all
+    several = f.broadcast(names.groupBy("run").count().where("count > 1").selectExpr("run", "'several' of"))
+    whole = about_all.join(several, "run", "left").withColumn("of", f.coalesce("of", f.lit("")))
+    together = whole.select("run", "of", *COLUMNS).repartition("run").sortWithinPartitions("run", *COLUMNS[:3])
+    return together.mapInArrow(partial(needed_task, request), together.schema).drop("of")
 
 
 def own(request: Request) -> Any:
@@ -315,6 +343,21 @@ def validate_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterat
         yield row_of(TaskResult(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict)))
     if coverage is not None:
         yield row_of(TaskResult(visits=coverage.visits))
+
+
+def needed_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Leave out the events about all subjects that no verdict depends on, where a run has several. Events are sorted by
+    run, node, incarnation and number.
+    """
+    still_needed = request.find().still_needed
+    for run, of, rows in traces_of(batches):
+        kept = needed(rows, lambda row: event_of(*row), still_needed) if of else rows
+        for first in range(0, len(kept), BATCH):
+            some = [(run, of, *row) for row in kept[first : first + BATCH]]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(each, kind) for each, kind in zip(zip(*some, strict=True), NEEDED.types, strict=True)],
+                schema=NEEDED,
+            )
 
 
 def visit_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

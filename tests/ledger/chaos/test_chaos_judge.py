@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from bench.chaos.harm import Schedule
 from bench.chaos.logs import KnownLog, Order
 from bench.chaos.payload import fault, payload
 from fencepost.ledger.errors import ReadError
+from fencepost.ledger.rules.metadata import LedgerStatus
 
 NONCE = 7
 
@@ -25,9 +27,13 @@ NONCE = 7
 class Store:
     """A store with ledgers of these numbers of entries, read through ``change``."""
 
-    def __init__(self, entries: dict[int, int], change: Callable[[int, int, bytes], bytes | None]) -> None:
+    def __init__(
+        self, entries: dict[int, int], change: Callable[[int, int, bytes], bytes | None], behind: float = 1
+    ) -> None:
         self.entries = entries
         self.change = change
+        self.looks: Counter[int] = Counter()
+        self.behind = behind
 
     async def __aenter__(self) -> Store:
         return self
@@ -39,8 +45,13 @@ class Store:
         for ledger in self.entries:
             yield ledger
 
+    async def ledger_metadata(self, ledger: int) -> Any:
+        """The first look at a ledger is at a member of the quorum that is behind."""
+        self.looks[ledger] += 1
+        return SimpleNamespace(status=LedgerStatus.CLOSED if self.looks[ledger] > self.behind else LedgerStatus.OPEN)
+
     async def open_ledger(self, ledger: int, recover: bool, digest: str, password: bytes) -> Any:
-        last = self.entries[ledger] - 1
+        last = self.entries[ledger] - 1 - (not recover and self.looks[ledger] <= self.behind)
 
         async def read(first: int, last: int) -> AsyncIterator[Any]:
             for entry_id in range(first, last + 1):
@@ -59,9 +70,10 @@ def judged(
     facts: list[dict[str, Any]],
     entries: dict[int, int],
     change: Callable[[int, int, bytes], bytes | None] = lambda ledger, entry_id, data: data,
+    behind: float = 1,
 ) -> list[str]:
-    """The faults that the judge finds."""
-    monkeypatch.setattr(fencepost, "connect", lambda uri, trace=None: Store(entries, change), raising=False)
+    """The faults that the judge finds. ``behind``: looks at a ledger until it is closed for those who look."""
+    monkeypatch.setattr(fencepost, "connect", lambda uri, trace=None: Store(entries, change, behind), raising=False)
     judge = judges.Judge()
     judge.hear({"by": "writer-1", **fact} for fact in facts)
     asyncio.run(judge.judge("zk://nowhere", lambda ledgers, entries: None))
@@ -96,6 +108,12 @@ def test_a_ledger_has_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged(monkeypatch, [CREATED, ACKNOWLEDGED, recovered], {1: 12}) == [
         "ledger 1 ends at 11 for one, and at [10] for others"
     ]
+
+
+def test_a_ledger_stays_open_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judges, "PATIENCE", 0.1)
+    faults = judged(monkeypatch, [CREATED], {1: 12}, behind=float("inf"))
+    assert faults == ["ledger 1 was recovered, and is open for another client 0.1 s later"]
 
 
 def test_bytes_are_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,6 +179,11 @@ class Conformance(ABC):
         return events
 
     @classmethod
+    def chooses(cls) -> bool:
+        """Whether :meth:`still_needed` may leave out events."""
+        return getattr(cls.still_needed, "__func__", None) is not vars(Conformance)["still_needed"].__func__
+
+    @classmethod
     def read(cls, record: Mapping[str, Any]) -> Mapped:
         """The event that a record of another system reports, as a :class:`fencepost.traces.foreign.ReadEvent`; several,
         in their order; or None for a record that is no event. Only a conformance that defines it can read records: an

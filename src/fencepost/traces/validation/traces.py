@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.traces import event as row
 from fencepost.traces.validation.conformance import Event
+
+Row = TypeVar("Row")
 
 RunAndSubject = tuple[str, str]
 """The name of a trace: run and subject. The subject is empty if no event of the run has one."""
@@ -35,7 +38,7 @@ class Traces:
         is_known = re.compile(kind, re.DOTALL).fullmatch
         self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
         self._still_needed = still_needed
-        self._shared: dict[str, list[row.TraceEvent]] = {}
+        self._shared: dict[str, Sequence[row.TraceEvent]] = {}
         seen: set[str] = set()
         for event in events:
             seen.add(event.run)
@@ -75,19 +78,27 @@ class Traces:
         run, subject = name
         return [*self._shared_rows(run), *self._runs[run].get(subject, ())]
 
-    def _shared_rows(self, run: str) -> list[row.TraceEvent]:
-        """The needed rows about all subjects of a run. They are in each of its traces, so what is not needed is left
-        out once, not for each. What cannot be decoded is a problem of each trace, so nothing is left out then.
-        """
+    def _shared_rows(self, run: str) -> Sequence[row.TraceEvent]:
+        """The needed rows about all subjects of a run."""
         if run not in self._shared:
             of = self._runs[run]
-            rows = of.get(None, [])
-            if len(of) > 2:
-                with suppress(Exception):
-                    needed = {event.place for event in self._still_needed(events_of(rows))}
-                    rows = [each for each in rows if (each.node, each.incarnation, each.seq) in needed]
-            self._shared[run] = rows
+            rows = of.get(None, ())
+            self._shared[run] = needed(rows, decoded, self._still_needed) if len(of) > 2 else rows
         return self._shared[run]
+
+
+def needed(
+    rows: Sequence[Row], event_of: Callable[[Row], Event], still_needed: Callable[[Sequence[Event]], Iterable[Event]]
+) -> Sequence[Row]:
+    """Of the rows about all subjects of a run, those that verdicts depend on, as ``still_needed`` chooses among their
+    events. They are in each of its traces, so what is not needed is left out once, not for each. What cannot be decoded
+    is a problem of each trace, so nothing is left out then.
+    """
+    with suppress(Exception):
+        events = [event_of(each) for each in rows]
+        places = {event.place for event in still_needed(in_order(events))}
+        return [each for each, event in zip(rows, events, strict=True) if event.place in places]
+    return rows
 
 
 def events_of(rows: Iterable[row.TraceEvent]) -> list[Event]:
