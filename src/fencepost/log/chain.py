@@ -129,8 +129,8 @@ class Chain(Record):
     """The ledgers of a log in order, oldest first. Only the last one may be open.
 
     ``trimmed``: how many ledgers were ever removed from the front. ``sealed``: no ledgers are added any more, and the
-    last one is closed. ``settings``: the options of the log's creator, sorted by name, and :data:`OFFLOADS`. ``batches``: the last batch of
-    each remembered writer, in the order of attachment; see :func:`.rules.with_batch`.
+    last one is closed. ``settings``: the options of the log's creator, and :data:`OFFLOADS`, sorted by name.
+    ``batches``: the last batch of each remembered writer, in the order of attachment; see :func:`.rules.with_batch`.
     """
 
     links: tuple[Link, ...] = ()
