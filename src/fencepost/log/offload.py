@@ -102,9 +102,12 @@ class Offloads:
             await asyncio.to_thread(_verify, storage, written)
             is_named = await self._name(attempt)
         except (SystemFailure, ReadError, LogFullError):  # after other errors the list may name it
+            is_wanted = await self._may_name(attempt)  # its object may have been removed while it was written
             with suppress(FencepostError):  # a later offload removes it
                 await self._remove(attempt)
-            raise
+            if is_wanted:
+                raise
+            return False
         if not is_named:
             await self._remove(attempt)
         return is_named
@@ -129,6 +132,12 @@ class Offloads:
             with suppress(BadVersionError):
                 await self._nodes.write(chain.offloaded(attempt.ledger, attempt.number, clock()), version)
                 return True
+
+    async def _may_name(self, attempt: Attempt) -> bool:
+        """Whether the list may name an object, as far as is known."""
+        chain, _ = await self._nodes.read()
+        is_in_log, named = chain.index(attempt.ledger) is not None, chain.attempt_of(attempt.ledger)
+        return rules.may_name(is_in_log, named, await self._noted(attempt))
 
     async def _noted(self, attempt: Attempt) -> rules.Noted:
         record = await self._nodes.attempt(attempt.ledger, attempt.number)
