@@ -482,3 +482,43 @@ def test_options_of_a_url_stay_at_its_end(tmp_path: Path) -> None:
     assert below.place == "s3://bucket/folder/a/b?endpoint_override=127.0.0.1:9000&region=here&scheme=http"
     assert isinstance(below, Remote) and below.root == "bucket/folder/a/b"
     assert open_storage(tmp_path).below("a").place == str(tmp_path / "a")
+
+
+def test_an_offloader_whose_record_is_withdrawn_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who withdrew it ended before it raised the version of the list."""
+
+    async def test(cluster: Standing) -> None:
+        log = await filled(cluster)
+        create = LogNodes.create_attempt
+
+        async def withdrawn(self: LogNodes, attempt: Attempt) -> bool:
+            return await create(self, attempt._replace(withdrawn=True))
+
+        monkeypatch.setattr(LogNodes, "create_attempt", withdrawn)
+        assert (await log.offload(str(tmp_path / "objects"))).ledgers == ()
+        assert (await log.chain()).offloads == () and files(tmp_path / "objects") == set()
+
+    run(tmp_path, test)
+
+
+def test_an_object_that_is_begun_during_the_look_for_strays_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: Standing) -> None:
+        log = await filled(cluster)
+        place, attempts = tmp_path / "objects", LogNodes.attempts
+        await log.offload(str(place), keep=4)
+        (folder,) = {path.parent for path in place.glob("*/*/*")}
+
+        async def then_begins(self: LogNodes) -> list[Attempt]:
+            found = await attempts(self)
+            await self.create_attempt(Attempt(9, 9, str(folder / "9-9"), 0))
+            (folder / "9-9").mkdir()
+            (folder / "9-9" / "file").write_bytes(b"x")
+            return found
+
+        monkeypatch.setattr(LogNodes, "attempts", then_begins)
+        await Offloads(log.store, LogNodes(log.store.metadata, "moved")).remove_orphans(str(place))
+        assert "9-9" in files(place)
+
+    run(tmp_path, test)
