@@ -252,6 +252,10 @@ class Remote(Storage):
         except Exception as error:
             raise SystemFailure(f"{place} cannot be reached: {str(error).splitlines()[0]}") from None
 
+    def below(self, name: str) -> Storage:
+        place, mark, options = self.place.partition("?")
+        return open_storage(f"{place.rstrip('/')}/{name}{mark}{options}")
+
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
 

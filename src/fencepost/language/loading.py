@@ -37,6 +37,7 @@ SHIPPED: dict[str, str] = {
     "running-store": "fencepost.protocols.store.running:RunningStore",
     "log": "fencepost.protocols.log.log:Log",
     "log-leader": "fencepost.protocols.log.leader:LogLeader",
+    "log-offload": "fencepost.protocols.log.offload:LogOffload",
     "quorum-replica": "fencepost.protocols.quorum.replica:Replicas",
     "running-quorum": "fencepost.protocols.quorum.running:RunningQuorum",
     "running-log": "fencepost.protocols.log.running:RunningLog",

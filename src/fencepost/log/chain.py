@@ -19,6 +19,10 @@ number      how many batches there are, only with bit 1, and for each:
 number      the length of its writer's name, and the name in UTF-8
 number      its number
 ==========  ===========================================================================
+
+The setting ``offloads`` is not one of the creator's. It has the ledgers that an object store has, in the order of the
+list, and for each three numbers: the difference of its id to the id of the previous one, the attempt that copied it,
+and the difference of its time to the time of the previous one.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import enum
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fencepost.errors import OptionError
@@ -106,12 +111,26 @@ class Batch(Record):
     number: int
 
 
+OFFLOADS = "offloads"
+"""The setting with the ledgers that an object store has."""
+
+
+class Offload(Record):
+    """A ledger that an object store has. ``attempt``: who copied it, which names the object. ``since``: when the list
+    got it, in milliseconds since 1970.
+    """
+
+    ledger: int
+    attempt: int
+    since: int
+
+
 class Chain(Record):
     """The ledgers of a log in order, oldest first. Only the last one may be open.
 
     ``trimmed``: how many ledgers were ever removed from the front. ``sealed``: no ledgers are added any more, and the
-    last one is closed. ``settings``: the options of the log's creator, sorted by name. ``batches``: the last batch of
-    each remembered writer, in the order of attachment; see :func:`.rules.with_batch`.
+    last one is closed. ``settings``: the options of the log's creator, and :data:`OFFLOADS`, sorted by name.
+    ``batches``: the last batch of each remembered writer, in the order of attachment; see :func:`.rules.with_batch`.
     """
 
     links: tuple[Link, ...] = ()
@@ -172,7 +191,37 @@ class Chain(Record):
     def without_first(self, count: int) -> Chain:
         """The chain without its ``count`` oldest ledgers, but always with the last one."""
         count = max(0, min(count, len(self.links) - 1))
-        return self.replace(links=self.links[count:], trimmed=self.trimmed + count)
+        chain = self.replace(links=self.links[count:], trimmed=self.trimmed + count)
+        gone = {link.ledger for link in self.links[:count]}
+        left = [each for each in self.offloads if each.ledger not in gone]
+        return chain if len(left) == len(self.offloads) else chain._with_offloads(left)
+
+    @property
+    def offloads(self) -> tuple[Offload, ...]:
+        """The ledgers that an object store has, in the order of ``links``."""
+        data = dict(self.settings).get(OFFLOADS)
+        return () if data is None else _offloads(data)
+
+    def attempt_of(self, ledger: int) -> int | None:
+        """The attempt whose object has a ledger; None if the ledger is not offloaded."""
+        return next((each.attempt for each in self.offloads if each.ledger == ledger), None)
+
+    def offloaded(self, ledger: int, attempt: int, since: int) -> Chain:
+        """The chain with the object of one of its ledgers."""
+        objects = {each.ledger: each for each in self.offloads} | {ledger: Offload(ledger, attempt, since)}
+        return self._with_offloads([objects[link.ledger] for link in self.links if link.ledger in objects])
+
+    def _with_offloads(self, offloads: list[Offload]) -> Chain:
+        parts: list[bytes] = []
+        before = Offload(0, 0, 0)
+        for each in offloads:
+            parts += (varint(_folded(each.ledger - before.ledger)), varint(each.attempt))
+            parts.append(varint(_folded(each.since - before.since)))
+            before = each
+        settings = {name: value for name, value in self.settings if name != OFFLOADS}
+        if offloads:
+            settings[OFFLOADS] = b"".join(parts)
+        return self.replace(settings=tuple(sorted(settings.items())))
 
     def as_sealed(self) -> Chain:
         """The chain, sealed."""
@@ -237,7 +286,10 @@ def chain_of(data: bytes) -> Chain:
         raise LogFormatError(f"the list of the ledgers of a log goes on after its end, with {len(data) - at} bytes")
     if len({link.ledger for link in links}) != len(links):
         raise LogFormatError("the list of the ledgers of a log has a ledger twice")
-    return Chain(tuple(links), trimmed, bool(data[1] & SEALED), tuple(settings), batches)
+    chain = Chain(tuple(links), trimmed, bool(data[1] & SEALED), tuple(settings), batches)
+    if not {each.ledger for each in chain.offloads} <= {link.ledger for link in links}:
+        raise LogFormatError("the list of the ledgers of a log has an offloaded ledger that is not in the log")
+    return chain
 
 
 def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
@@ -255,6 +307,25 @@ def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
             "the list of the ledgers of a log has two batches of one writer, or announces batches and has none"
         )
     return tuple(batches), at
+
+
+@lru_cache(maxsize=64)
+def _offloads(data: bytes) -> tuple[Offload, ...]:
+    """Decode the offloaded ledgers of a chain. Raises :class:`LogFormatError`."""
+    offloads: list[Offload] = []
+    at = ledger = since = 0
+    while at < len(data):
+        difference, at = _number(data, at)
+        ledger += _unfolded(difference)
+        attempt, at = _number(data, at)
+        difference, at = _number(data, at)
+        since += _unfolded(difference)
+        if not 0 <= ledger <= LARGEST or attempt > LARGEST or not 0 <= since <= LARGEST:
+            raise LogFormatError(
+                f"the list of the ledgers of a log has an invalid offload: {ledger}, {attempt}, {since}"
+            )
+        offloads.append(Offload(ledger, attempt, since))
+    return tuple(offloads)
 
 
 def _folded(difference: int) -> int:

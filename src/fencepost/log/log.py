@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from fencepost.errors import OptionError
+from fencepost.ledger.archive.exporting import Report
 from fencepost.ledger.client import arguments
 from fencepost.ledger.client.client import LedgerClient, Opening, writer_settings
 from fencepost.ledger.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
@@ -21,6 +22,7 @@ from fencepost.log.chain import EARLIEST, Chain, End, Position, seen_fields
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
 from fencepost.log.ledgers import DIGEST, NUMBERS, options_of
 from fencepost.log.metadata import LogNodes
+from fencepost.log.offload import Offloaded, Offloads, clock
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import LeaderSettings
 from fencepost.log.writer import LogWriter
@@ -29,6 +31,10 @@ _log = logging.getLogger("fencepost.log")
 
 AT_ONCE = 64
 """The most ledgers that are deleted at the same time."""
+
+
+GRACE = timedelta(hours=1)
+"""How long bookies keep a ledger after it was offloaded."""
 
 
 class LogView(msgspec.Struct, frozen=True):
@@ -235,24 +241,11 @@ class Log:
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
-        if (before is None) == (keep is None):
-            raise OptionError("give before or keep, one of them")
-        if keep is not None and not isinstance(keep, timedelta):
-            arguments.whole("keep", keep, 1)
-        if isinstance(keep, timedelta):
-            before, keep = milliseconds(datetime.now().astimezone() - keep), None
-        elif before is not None and not isinstance(before, Position):
-            before = milliseconds(before)
+        before, keep = _bounds(before, keep)
         gone: tuple[int, ...] = ()
         while True:
             chain, version = await self._nodes.read()
-            if keep is not None:
-                count = rules.trimmable_but(chain, keep)
-            elif isinstance(before, Position):
-                count = rules.trimmable_before_ledger(chain, before.ledger)
-            else:
-                assert before is not None
-                count = rules.trimmable_before_time(chain, before)
+            count = _oldest(chain, before, keep)
             if keep_unread and count:
                 cursors = (await self._cursors()).values()
                 count = min(count, rules.trimmable_of_read(chain, [each.before.ledger for each in cursors]))
@@ -264,6 +257,7 @@ class Log:
             if await self._replace(chain, trimmed, version):
                 break
         await self._remove_trimmed()
+        await Offloads(self.store, self._nodes).remove_orphans()
         left = await self.chain()
         missing = await self._nodes.missing(left)
         if missing:
@@ -310,6 +304,48 @@ class Log:
 
         return sum(await asyncio.gather(*map(delete, ledgers)))
 
+    async def offload(
+        self,
+        to: str,
+        *,
+        before: Position | datetime | int | None = None,
+        keep: int | timedelta | None = None,
+        grace: timedelta = GRACE,
+        report: Report = lambda entries, size: None,
+    ) -> Offloaded:
+        """Move the oldest ledgers to an object store. Readers find them there.
+
+        ``to``: a folder as a URL of PyArrow, such as ``s3://bucket/folder``, or a local one that all readers reach.
+        ``before`` and ``keep``: which ledgers, as for :meth:`trim`; without them, all but the last one. ``grace``: how
+        long bookies keep a ledger that is offloaded. An offload deletes what earlier ones have left there. ``report``:
+        called with how many more entries were copied, and their bytes.
+
+        The list names an object after it was read back. An interrupted offload loses nothing: the next one goes on, and
+        removes objects that the list does not name. Several at once may copy a ledger twice, and the list names one.
+
+        Raises :class:`NoSuchLogError`, :class:`MissingLedgerError`, :class:`fencepost.OptionError`,
+        :class:`fencepost.SystemFailure` for the object store, and :class:`ReadError` if an entry has no intact copy
+        now.
+        """
+        if before is None and keep is None:
+            keep = 1
+        before, keep = _bounds(before, keep)
+        offloads = Offloads(self.store, self._nodes)
+        chain = await self.chain()
+        oldest = [link.ledger for link in chain.links[: _oldest(chain, before, keep)]]
+        copied = await offloads.copy_all(oldest, to, report)
+        deleted = await offloads.ledgers_to_delete(clock() - int(grace.total_seconds() * 1000))
+        await self._delete_ledgers(deleted)
+        removed = await offloads.remove_orphans(to)
+        metadata = copied.values()
+        return Offloaded(
+            tuple(copied),
+            sum(each.last_entry + 1 for each in metadata),
+            sum(each.length for each in metadata),
+            tuple(deleted),
+            removed,
+        )
+
     async def _cursors(self) -> dict[str, Acknowledged]:
         """The acknowledged entries of each cursor."""
         nodes = {name: await self._nodes.read_cursor(name) for name in await self._nodes.cursors()}
@@ -333,6 +369,7 @@ class Log:
             for each in await self._nodes.pending(writer):
                 with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or created by another process
                     await self.store.delete_ledger(each.ledger, of_log=self.name)
+        await Offloads(self.store, self._nodes).remove_all()
         self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted
@@ -345,3 +382,28 @@ class Log:
         """
         writer = await self._writer(LeaderSettings(), despite_missing=True)
         await writer.seal_unelected()
+
+
+def _bounds(
+    before: Position | datetime | int | None, keep: int | timedelta | None
+) -> tuple[Position | int | None, int | None]:
+    """Which ledgers are meant: those before a position or a time in milliseconds since 1970, or all but a number of the
+    newest. Raises :class:`fencepost.OptionError`.
+    """
+    if (before is None) == (keep is None):
+        raise OptionError("give before or keep, one of them")
+    if isinstance(keep, timedelta):
+        return milliseconds(datetime.now().astimezone() - keep), None
+    if keep is not None:
+        return None, arguments.whole("keep", keep, 1)
+    return before if before is None or isinstance(before, Position) else milliseconds(before), None
+
+
+def _oldest(chain: Chain, before: Position | int | None, keep: int | None) -> int:
+    """How many of the oldest ledgers are meant, see :func:`_bounds`."""
+    if keep is not None:
+        return rules.trimmable_but(chain, keep)
+    if isinstance(before, Position):
+        return rules.trimmable_before_ledger(chain, before.ledger)
+    assert before is not None
+    return rules.trimmable_before_time(chain, before)

@@ -8,6 +8,8 @@
 ``.../pending/WRITER/ID``   a ledger of a batch that is not in the chain yet, see :class:`Pending`: the number of the
                             batch and the time in milliseconds since 1970, eight bytes each, and 1 if the ledger is
                             withdrawn, else 0
+``.../objects/LEDGER-N``    attempt N to offload a ledger, see :class:`Attempt`: the time in milliseconds since 1970,
+                            eight bytes, 1 if it is withdrawn, else 0, and the place of the object in UTF-8
 ==========================  ===============================================================================
 """
 
@@ -33,6 +35,7 @@ LEADER = "leader"
 CURSORS = "cursors"
 TRIMS = "trims"
 PENDING = "pending"
+OBJECTS = "objects"
 
 LARGEST_LIST = 1_000_000
 """The most bytes of a chain. A metadata service takes 1 MiB by default, and closes the connection of a client that
@@ -70,6 +73,34 @@ class Pending(NamedTuple):
 
 
 _PENDING = struct.Struct(">qq?")
+
+
+class Attempt(NamedTuple):
+    """The record of attempt ``number`` to offload a ledger. It is written before the object, and deleted after it.
+
+    ``place``: the folder of the object, as a path or a URL. ``since``: when the record was written, in milliseconds
+    since 1970. ``withdrawn``: the object is about to be removed, and must not get into the list.
+    """
+
+    ledger: int
+    number: int
+    place: str
+    since: int
+    withdrawn: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its node, and of its object."""
+        return f"{self.ledger}-{self.number}"
+
+
+_ATTEMPT = struct.Struct(">q?")
+
+
+def _on_bookies(chain: Chain) -> list[int]:
+    """The ledgers of the chain that only bookies have."""
+    offloaded = {each.ledger for each in chain.offloads}
+    return [link.ledger for link in chain.links if link.ledger not in offloaded]
 
 
 class LogNodes:
@@ -112,12 +143,14 @@ class LogNodes:
         return node
 
     async def missing(self, chain: Chain) -> tuple[int, ...]:
-        """The ledgers of the chain that do not exist, in order, except those that were trimmed since it was read."""
-        gone = await self.client.missing(link.ledger for link in chain.links)
+        """The ledgers of the chain that do not exist, in order, except those that are offloaded, and those that were
+        trimmed since it was read.
+        """
+        gone = await self.client.missing(_on_bookies(chain))
         left: set[int] = set()
         if gone:
             with suppress(NoSuchLogError):
-                left.update(link.ledger for link in (await self.read())[0].links)
+                left.update(_on_bookies((await self.read())[0]))
         return tuple(ledger for ledger in gone if ledger in left)
 
     def lost(self, chain: Chain, missing: Sequence[int], advice: str = "", *options: str) -> MissingLedgerError:
@@ -217,6 +250,36 @@ class LogNodes:
 
     def _pending(self, writer: str, ledger: int) -> str:
         return f"{self.path}/{PENDING}/{checked_name(writer, 'a writer of batches')}/{ledger}"
+
+    # -- offloaded ledgers ---------------------------------------------------------------------------------------------
+
+    async def create_attempt(self, attempt: Attempt) -> bool:
+        """Record an object that is about to be written; return False if there is such a record."""
+        data = _ATTEMPT.pack(attempt.since, attempt.withdrawn) + attempt.place.encode()
+        return await self.client.create_node(f"{self.path}/{OBJECTS}/{attempt.name}", data) is not None
+
+    async def attempts(self) -> list[Attempt]:
+        """The records of all attempts."""
+        named = [name.split("-") for name in await self.client.names_in(f"{self.path}/{OBJECTS}") or []]
+        found = await asyncio.gather(*(self.attempt(int(ledger), int(number)) for ledger, number in named))
+        return sorted(each for each in found if each is not None)
+
+    async def attempt(self, ledger: int, number: int) -> Attempt | None:
+        """The record of an attempt, if there is one."""
+        node = await self.client.read_node(f"{self.path}/{OBJECTS}/{ledger}-{number}")
+        if node is None:
+            return None
+        since, withdrawn = _ATTEMPT.unpack_from(node.data)
+        return Attempt(ledger, number, node.data[_ATTEMPT.size :].decode(), since, withdrawn)
+
+    async def withdraw_attempt(self, attempt: Attempt) -> None:
+        """Mark an object as about to be removed."""
+        data = _ATTEMPT.pack(attempt.since, True) + attempt.place.encode()
+        await self.client.write_node(f"{self.path}/{OBJECTS}/{attempt.name}", data)
+
+    async def delete_attempt(self, attempt: Attempt) -> None:
+        """Delete the record of an object that is removed."""
+        await self.client.delete_node(f"{self.path}/{OBJECTS}/{attempt.name}")
 
     # -- the leader ----------------------------------------------------------------------------------------------------
 

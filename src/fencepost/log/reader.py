@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, SystemFailure
 from fencepost.ledger.client import arguments
 from fencepost.ledger.client.reader import LedgerReader
 from fencepost.ledger.client.reading import EntryBatch
 from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
-from fencepost.log import rules
+from fencepost.log import offload_rules, rules
 from fencepost.log.chain import EARLIEST, Chain, End, Position
 from fencepost.log.entries import Frames, time_of
 from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
+from fencepost.log.objects import ObjectReader, open_object
 
 if TYPE_CHECKING:
     from fencepost.ledger.client.client import LedgerClient
@@ -30,6 +31,10 @@ _log = logging.getLogger("fencepost.log")
 
 At = Position | End | datetime | int
 """Where to begin: a position, an end of the log, or a time, as a :class:`datetime` or in milliseconds since 1970."""
+
+
+_GONE = (NoSuchLedgerError, NoSuchEntryError, ReadError, SystemFailure)
+"""Errors of a ledger that is not where it was."""
 
 
 class OnTrimmed(enum.Enum):
@@ -109,8 +114,12 @@ class LogReader:
         self._changed = asyncio.Event()
         self._place = -1
         """The place of the current ledger among all ledgers that the log has ever had."""
-        self._ledger: LedgerReader | None = None
+        self._ledger: LedgerReader | ObjectReader | None = None
         """The open reader of the current ledger, if there is one."""
+        self._tried: int | None = None
+        """The attempt whose object of the current ledger was tried; None: bookies were asked."""
+        self._left_bookies: int | None = None
+        """The ledger that bookies could not give, and that is offloaded."""
         self.position: Position | None = None
         """The entry that comes next. None while the log has no ledger yet."""
 
@@ -163,11 +172,13 @@ class LogReader:
                         batch = LogBatch(reader.id, created, each)
                         self.position = batch.next
                         yield batch
-            except (NoSuchLedgerError, NoSuchEntryError, ReadError) as error:
+            except _GONE as error:
                 await self._leave()
                 ledger = self.position.ledger
                 if (await self._read_chain()).index(ledger) is None:
                     self._skip(error)
+                    continue
+                if self._is_elsewhere(ledger):
                     continue
                 if not isinstance(error, NoSuchLedgerError):
                     raise
@@ -176,18 +187,42 @@ class LogReader:
             if not await self._go_on():
                 return
 
-    async def _entries(self, reader: LedgerReader, first: int) -> AsyncGenerator[EntryBatch, None]:
+    def _is_elsewhere(self, ledger: int) -> bool:
+        """Whether a ledger that was not found where it was is offloaded by now, according to the chain just read."""
+        is_elsewhere = not offload_rules.is_lost(self._tried, self._chain.attempt_of(ledger))
+        if is_elsewhere:
+            self._left_bookies = ledger
+        return is_elsewhere
+
+    async def _entries(self, reader: LedgerReader | ObjectReader, first: int) -> AsyncGenerator[EntryBatch, None]:
         """Read a ledger to its end, or to the last entry that is confirmed now if the reader does not follow."""
-        if self._follow or reader.id != self._chain.last or reader.id != (await self._read_chain()).last:
+        if (
+            isinstance(reader, ObjectReader)
+            or self._follow
+            or reader.id != self._chain.last
+            or reader.id != (await self._read_chain()).last
+        ):
             return reader.tail_batches(first)
         last = await reader.read_last_add_confirmed()
         return reader.read_batches(first, max(first - 1, last))
 
-    async def _opened(self, ledger: int) -> LedgerReader:
+    async def _opened(self, ledger: int) -> LedgerReader | ObjectReader:
+        """Open a ledger: on the bookies as long as they have it, or else its object."""
         if self._ledger is None:
-            self._ledger = await self._store.open_ledger(
-                ledger, password=self._password, prefetch=self._prefetch, prefetch_bytes=self._prefetch_bytes
-            )
+            self._tried = None
+            attempt = self._chain.attempt_of(ledger)
+            if attempt is None or ledger != self._left_bookies:
+                try:
+                    self._ledger = await self._store.open_ledger(
+                        ledger, password=self._password, prefetch=self._prefetch, prefetch_bytes=self._prefetch_bytes
+                    )
+                    return self._ledger
+                except NoSuchLedgerError:
+                    if attempt is None:
+                        raise
+            assert attempt is not None
+            self._tried = attempt
+            self._ledger = await open_object(self._nodes, ledger, attempt, self._password)
         return self._ledger
 
     # -- moving between ledgers ----------------------------------------------------------------------------------------
@@ -220,15 +255,22 @@ class LogReader:
             place = len(chain.links) - 1
         else:
             place = rules.place_of_time(chain, milliseconds(at))
+        ledger = chain.links[place].ledger
         try:
-            reader = await self._opened(chain.links[place].ledger)
-        except NoSuchLedgerError:  # reading it will raise the error
-            return Position(chain.links[place].ledger, 0)
-        if isinstance(at, End):
-            return Position(reader.id, await reader.read_last_add_confirmed() + 1)
-        return await self._at_time(chain, place, reader, milliseconds(at))
+            reader = await self._opened(ledger)
+            if isinstance(at, End):
+                return Position(ledger, await reader.read_last_add_confirmed() + 1)
+            return await self._at_time(chain, place, reader, milliseconds(at))
+        except _GONE as error:
+            await self._leave()
+            found = await self._read_chain()
+            if found.links and (found.index(ledger) is None or self._is_elsewhere(ledger)):
+                return await self._first_position(found)
+            if isinstance(error, NoSuchLedgerError):  # reading it will raise the error
+                return Position(ledger, 0)
+            raise
 
-    async def _at_time(self, chain: Chain, place: int, reader: LedgerReader, time: int) -> Position:
+    async def _at_time(self, chain: Chain, place: int, reader: LedgerReader | ObjectReader, time: int) -> Position:
         """The first entry of this time or later. The chain has the ledger; a binary search finds the entry."""
         end = await reader.read_last_add_confirmed() + 1
         search = rules.Search(0, end)

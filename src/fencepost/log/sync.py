@@ -87,6 +87,7 @@ class SyncLog(Waiting[Log]):
     chain = waits(Log.chain)
     show = waits(Log.show)
     trim = waits(Log.trim)
+    offload = waits(Log.offload)
     delete = waits(Log.delete)
     seal = waits(Log.seal)
 

@@ -1,4 +1,4 @@
-"""``fencepost log``: creates, writes, follows, shows, trims, seals and deletes logs, each of many ledgers."""
+"""``fencepost log``: creates, writes, follows, shows, trims, offloads, seals and deletes logs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from fencepost.cli.commands.client import (
 )
 from fencepost.cli.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
 from fencepost.errors import OptionError
-from fencepost.log.chain import EARLIEST, End, Position, position_of
+from fencepost.log.chain import EARLIEST, OFFLOADS, End, Position, position_of
 from fencepost.log.cursors import Acknowledged
 from fencepost.log.errors import NoSuchLogError
-from fencepost.log.log import Log, LogView
+from fencepost.log.log import GRACE, Log, LogView
 from fencepost.log.metadata import names
 from fencepost.log.reader import LogEntry
 from fencepost.text import units
@@ -131,6 +131,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(how, "--keep N", "delete all but the newest N ledgers", arguments.count)
     option(how, "--keep-seconds SECONDS", "delete ledgers that ended longer ago than this", units.seconds)
     option(trimming, "--keep-unread", "but keep ledgers with entries that a cursor has not read")
+    offloading = action(
+        "offload", "move the oldest ledgers of a log to an object store, where readers find them", False
+    )
+    option(
+        offloading,
+        "--to URL",
+        "a folder of an object store, as in s3://bucket/folder, or a local one that all readers reach",
+        required=True,
+    )
+    which = offloading.add_mutually_exclusive_group()
+    option(which, "--before PLACE", "the ledgers that end before LEDGER:ENTRY, or before a time", _place)
+    option(which, "--keep N", "all but the newest N ledgers (1)", arguments.count)
+    option(which, "--older SECONDS", "the ledgers that ended longer ago than this", units.seconds)
+    option(
+        offloading,
+        "--grace SECONDS",
+        "how long bookies keep a ledger after it was offloaded (3600)",
+        units.seconds,
+        GRACE.total_seconds(),
+    )
     action("seal", "seal a log: no writer can append to it any more")
     deleting = action("delete", "delete a log permanently, with its ledgers and its cursors")
     yes_option(deleting)
@@ -287,7 +307,10 @@ def _as_object(view: LogView) -> dict[str, Any]:
         "leader": view.leader,
         "trimmed": view.chain.trimmed,
         "ledgers": [{"ledger": link.ledger, "created": link.created} for link in view.chain.links],
-        "settings": {name: value.decode(errors="backslashreplace") for name, value in view.chain.settings},
+        "settings": {
+            name: value.decode(errors="backslashreplace") for name, value in view.chain.settings if name != OFFLOADS
+        },
+        "offloaded": [{"ledger": each.ledger, "since": each.since} for each in view.chain.offloads],
         "cursors": {
             name: {"position": str(each.before), "ranges": each.count()} for name, each in view.cursors.items()
         },
@@ -311,6 +334,9 @@ def _drawn(view: LogView) -> str:
     count = len(chain.links)
     trimmed = f", after {chain.trimmed:,} that were trimmed" if chain.trimmed else ""
     lines.append(f"  {plural(count, 'ledger')}{trimmed}")
+    offloaded = {each.ledger for each in chain.offloads}
+    if offloaded:
+        lines[-1] += f", {len(offloaded):,} of them offloaded"
     at = [*range(count)] if count <= _SHOWN else [*range(_SHOWN // 2), -1, *range(count - _SHOWN // 2, count)]
     for index in at:
         if index < 0:
@@ -321,6 +347,7 @@ def _drawn(view: LogView) -> str:
                 f"    {link.ledger:>10}   since {_time(link.created)}"
                 f"{'' if index + 1 < count or chain.sealed else '   the last one'}"
                 f"{'   missing' if link.ledger in view.missing else ''}"
+                f"{'   offloaded' if link.ledger in offloaded else ''}"
             )
     if view.missing:
         lines.append(f"  {plural(len(view.missing), 'ledger is', 'ledgers are')} missing: the entries")
@@ -355,6 +382,36 @@ async def _trim(store: Client, args: argparse.Namespace) -> None:
     gone = await log.trim(before=args.before, keep=keep, keep_unread=args.keep_unread)
     text = f"log {args.log}: {plural(len(gone), 'ledger is', 'ledgers are')} deleted"
     say(args, {"log": args.log, "deleted": [*gone]}, text)
+
+
+async def _offload(store: Client, args: argparse.Namespace) -> None:
+    if isinstance(args.before, End):
+        raise OptionError(f"--before {args.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
+    keep = args.keep if args.older is None else timedelta(seconds=args.older)
+    count = size = 0
+
+    def report(entries: int, more: int) -> None:
+        nonlocal count, size
+        count, size = count + entries, size + more
+
+    with progress() as line, reporting(lambda: line.report(count, size, None)):
+        done = await store.log(args.log).offload(
+            args.to, before=args.before, keep=keep, grace=timedelta(seconds=args.grace), report=report
+        )
+    removed = f", {plural(done.removed, 'unused object')} removed" if done.removed else ""
+    say(
+        args,
+        {
+            "log": args.log,
+            "offloaded": [*done.ledgers],
+            "entries": done.entries,
+            "bytes": done.bytes,
+            "deleted": [*done.deleted],
+            "removed": done.removed,
+        },
+        f"log {args.log}: {plural(len(done.ledgers), 'ledger')} copied to the object store,"
+        f" {plural(len(done.deleted), 'ledger')} deleted from the bookies{removed}",
+    )
 
 
 async def _seal(store: Client, args: argparse.Namespace) -> None:

@@ -76,7 +76,7 @@ async def export(
         there = await _there(target, described, sizes)
         if there is None:
             chunks = Chunks(target, ledger, most)
-            await _copy(store, ledger, metadata, chunks, report)
+            await copy(store, ledger, metadata, chunks, report)
             content = layout.encoded(msgspec.structs.replace(described, chunks=tuple(chunks.written)))
             await asyncio.to_thread(layout.put, target, layout.manifest_name(ledger), content)
             known = {**known, ledger: digest(content)}
@@ -115,7 +115,7 @@ async def _there(target: Storage, described: Manifest, sizes: dict[str, int]) ->
     return sealed_as if all(sizes.get(each.name) == each.size for each in manifest.chunks) else None
 
 
-async def _copy(store: LedgerClient, ledger: int, metadata: LedgerMetadata, chunks: Chunks, report: Report) -> None:
+async def copy(store: LedgerClient, ledger: int, metadata: LedgerMetadata, chunks: Chunks, report: Report) -> None:
     """Read all entries, check their digests, and write them in order. The memory is bounded: entries that come early
     wait for their turn, and above :data:`_AHEAD` bytes their readers wait, except for that of the next one.
     """
