@@ -222,6 +222,25 @@ def test_a_ledger_that_was_reported_anew_is_not_done(service: str) -> None:
     run(test)
 
 
+def test_a_locked_ledger_that_misses_the_same_bookie_again_is_not_done(service: str) -> None:
+    """The bookie was back when the worker looked, and was lost again before the worker removed the mark."""
+
+    async def test() -> None:
+        async with session(f"{service}/again", "one", makes=True) as nodes:
+            await nodes.publish(1, frozenset("b"), 1)
+            taken = await nodes.take(ignored)
+            assert taken is not None
+            assert not await nodes.publish(1, frozenset("b"), 2)
+            assert not await nodes.replicated(taken)
+            assert [each async for each in nodes.all()] == [UnderReplicated(1, ("b",), 1, 1)]
+            assert not await nodes.publish(1, frozenset("b"), 3)  # nobody has it, so it stays as it is
+            again = await nodes.take(ignored)
+            assert again is not None and again.version == 1
+            assert await nodes.replicated(again)
+
+    run(test)
+
+
 def test_the_oldest_vote_is_the_auditor(service: str) -> None:
     async def test() -> None:
         uri = f"{service}/elected"

@@ -71,6 +71,25 @@ def test_every_bookie_that_is_lost_is_audited_once_each_time(steps: list[tuple[f
             watched, owed = auditing.audited(watched), set()
 
 
+def test_one_that_is_back_and_lost_again_during_an_audit_is_lost_anew() -> None:
+    watched, _ = auditing.seen(Watched(known=frozenset("abc")), "ab", 0)
+    watched = auditing.audited(auditing.met(watched, "abc"))
+    assert auditing.seen(watched, "ab", 0)[1] is Due.NOW
+
+
+@given(st.none() | st.lists(st.sampled_from("abcde"), unique=True).map(tuple), SOME, st.booleans())
+def test_a_mark_names_all_that_were_ever_missing(
+    published: tuple[str, ...] | None, missing: frozenset[str], is_locked: bool
+) -> None:
+    written = auditing.to_publish(published, missing, is_locked)
+    if written is None:
+        assert published is not None and missing <= {*published} and not is_locked
+    else:
+        assert [*written[: len(published or ())]] == [*(published or ())]
+        assert {*written} == {*(published or ())} | missing and len({*written}) == len(written)
+        assert is_locked or published is None or len(written) > len(published)
+
+
 @pytest.mark.parametrize(("delay", "before", "asked"), [(0, 5, True), (5, 5, True), (6, 5, False), (5, 0, False)])
 def test_who_sets_the_delay_may_ask_for_an_audit(delay: int, before: int, asked: bool) -> None:
     assert auditing.is_asked_for(delay, before) is asked

@@ -15,7 +15,7 @@ from fencepost.ledger.client.replication import has_ends
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import Bookies
 from fencepost.ledger.metadata.underreplication import UnderReplication
-from fencepost.ledger.rules.auditing import Due, Watched, audited, is_asked_for, seen
+from fencepost.ledger.rules.auditing import Due, Watched, audited, is_asked_for, met, seen
 from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.replication import is_closed_fragment, lost
 from fencepost.monitoring.metrics import Metrics
@@ -37,6 +37,7 @@ class Auditor:
         self._settings = settings
         self._counts = counts
         self._bookies = Bookies()
+        self._watched = Watched()
         self._changed = Change()
 
     async def run(self) -> None:
@@ -53,6 +54,7 @@ class Auditor:
 
     def _bookies_changed(self, bookies: Bookies) -> None:
         self._bookies = bookies
+        self._watched = met(self._watched, self._registered)
         self._changed.set()
 
     # -- lost bookies
@@ -63,15 +65,15 @@ class Auditor:
         periodic check.
         """
         loop = asyncio.get_running_loop()
-        watched = Watched(known=frozenset(await self._store.metadata.names_in(paths.COOKIES) or ()))
+        self._watched = Watched(known=frozenset(await self._store.metadata.names_in(paths.COOKIES) or ()))
         before: tuple[int, int] | None = None
         check_at, audit_at = loop.time(), math.inf
         while True:
             self._changed.clear()
             await self._until_enabled()
             delay = await self._nodes.recovery_delay(self._settings.lost_bookie_recovery_delay, self._changed.notice)
-            waited = watched.waiting
-            watched, due = seen(watched, self._registered, delay[0])
+            waited = self._watched.waiting
+            self._watched, due = seen(self._watched, self._registered, delay[0])
             now = loop.time()
             if before is not None and delay[1] != before[1]:
                 due, waited = (Due.NOW if is_asked_for(delay[0], before[0]) else due), frozenset()
@@ -83,19 +85,19 @@ class Auditor:
                     self._counts.add("auditor_NUM_DELAYED_BOOKIE_AUDITS_CANCELLED", 1)
                     _log.info("the bookie that was waited for is back")
                 audit_at = math.inf
-            elif watched.waiting != waited:
+            elif self._watched.waiting != waited:
                 self._counts.add("auditor_NUM_BOOKIE_AUDITS_DELAYED", 1)
                 _log.warning(
                     "lost: %s; its ledgers are published if that is so in %d s",
-                    ", ".join(sorted(watched.waiting)),
+                    ", ".join(sorted(self._watched.waiting)),
                     delay[0],
                 )
                 audit_at = now + delay[0]
             if audit_at <= now:
                 await self._audit(())
-                watched, audit_at = audited(watched), math.inf
+                self._watched, audit_at = audited(self._watched), math.inf
             elif check_at <= now:
-                await self._audit(watched.waiting)
+                await self._audit(self._watched.waiting)
                 interval = self._settings.auditor_periodic_bookie_check_interval
                 check_at = now + interval if interval else math.inf
             else:

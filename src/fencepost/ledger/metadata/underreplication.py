@@ -24,7 +24,7 @@ from fencepost.ledger.errors import UnknownLayoutError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient, Session
 from fencepost.ledger.protobuf import message_classes
-from fencepost.ledger.rules.auditing import VOTE, in_order
+from fencepost.ledger.rules.auditing import VOTE, in_order, to_publish
 
 Changed = Callable[[str], None]
 """A callback with the path of a node that has changed or may have changed."""
@@ -105,18 +105,20 @@ class UnderReplication:
         """
         path = paths.under_replicated_path(ledger)
         while True:
+            # In this order: a worker that locks it later looks at the bookies after this loss.
+            is_locked = await self.client.read_node(paths.lock_path(ledger)) is not None
             found = await self.read(ledger)
+            several = to_publish(None if found is None else found.missing, missing, is_locked)
+            if several is None:
+                return False
+            is_new = found is None or several != found.missing
+            since = now if is_new or found is None else found.since
+            data = to_text("UnderreplicatedLedgerFormat", replica=several, ctime=since)
             if found is None:
-                data = to_text("UnderreplicatedLedgerFormat", replica=sorted(missing), ctime=now)
                 if await self.client.create_node(path, data) is not None:
                     return True
-            elif missing <= {*found.missing}:
-                return False
-            else:
-                several = (*found.missing, *sorted(missing.difference(found.missing)))
-                data = to_text("UnderreplicatedLedgerFormat", replica=several, ctime=now)
-                if await self.client.write_node(path, data, found.version):
-                    return True
+            elif await self.client.write_node(path, data, found.version):
+                return is_new
 
     async def read(self, ledger: int) -> UnderReplicated | None:
         """The record of an under-replicated ledger; None if it has none. Raises :class:`UnknownLayoutError` if it

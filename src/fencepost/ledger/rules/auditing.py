@@ -1,16 +1,19 @@
 """Auditing: who the auditor is, when it publishes the ledgers of a lost bookie, and how long a failed repair pauses.
 
 These are the rules of BookKeeper's ``Auditor``, ``ZkLedgerAuditorManager`` and ``ReplicationWorker`` (4.17), so that
-auditors and workers of both implementations can coexist. One rule differs: a bookie already lost when an auditor starts
-gets the same delay as any other.
+auditors and workers of both implementations can coexist. Two rules differ: a bookie already lost when an auditor starts
+gets the same delay as any other, and the mark of a locked ledger is written again (:func:`to_publish`).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 from fencepost.language.values import Record
+
+B = TypeVar("B")
 
 VOTE = "V_"
 """The prefix of the names of votes, before their numbers."""
@@ -38,6 +41,13 @@ class Watched(Record):
     waiting: frozenset[str] = frozenset()
 
 
+def met(watched: Watched, registered: Collection[str]) -> Watched:
+    """What an auditor knows when these bookies are registered, even if it is in the middle of an audit. One that stops
+    again before the audit ends is lost anew: the audit may have passed its ledgers while it was registered.
+    """
+    return watched.replace(known=watched.known | frozenset(registered))
+
+
 def seen(watched: Watched, registered: Collection[str], delay: float) -> tuple[Watched, Due]:
     """An auditor's next step, given the registered bookies. It delays for one lost bookie, but not for several at
     once.
@@ -53,6 +63,17 @@ def seen(watched: Watched, registered: Collection[str], delay: float) -> tuple[W
 def audited(watched: Watched) -> Watched:
     """The ledgers of all lost bookies are published. Nothing more is done about these bookies until they come back."""
     return Watched(known=watched.known)
+
+
+def to_publish(published: Sequence[B] | None, missing: Collection[B], is_locked: bool) -> tuple[B, ...] | None:
+    """The bookies that the mark of an under-replicated ledger must name, given those that it names; None if it stays as
+    it is. ``published`` is None if there is no mark.
+
+    The mark of a locked ledger is written even if it stays the same, so that its version grows: its worker may have
+    seen all bookies registered before this loss, and must not remove it. BookKeeper's auditor leaves it as it is.
+    """
+    news = tuple(sorted(frozenset(missing).difference(published or ())))  # type: ignore[type-var]
+    return (*(published or ()), *news) if news or is_locked or published is None else None
 
 
 def is_asked_for(delay: float, before: float) -> bool:
