@@ -35,6 +35,7 @@ SHIPPED: dict[str, str] = {
     "store-roles": "fencepost.protocols.store.roles:StoreRoles",
     "booting-store": "fencepost.protocols.store.booting:BootingStore",
     "running-store": "fencepost.protocols.store.running:RunningStore",
+    "autorecovery": "fencepost.protocols.store.autorecovery:AutoRecovery",
     "log": "fencepost.protocols.log.log:Log",
     "log-leader": "fencepost.protocols.log.leader:LogLeader",
     "log-offload": "fencepost.protocols.log.offload:LogOffload",
