@@ -1,6 +1,6 @@
 import asyncio
 
-from lock_server import LockServer, NotHolder
+from lock_server import LockServer
 from locks import Locks
 
 from fencepost.testing import drive
@@ -9,7 +9,7 @@ from fencepost.testing import drive
 class Calls:
     """What the steps of the protocol are in the server, and what can be seen of its state."""
 
-    refuses = {"releases": NotHolder}
+    refuses = {"releases": PermissionError}
 
     def __init__(self):
         self.server = LockServer()

@@ -1,16 +1,11 @@
 import asyncio
 
 
-class NotHolder(Exception):
-    """Only the holder can release the lock."""
-
-
 class LockServer:
     """``acquire`` returns when it is the client's turn. A client that hangs up cancels the call."""
 
     def __init__(self, log=lambda action, **parameters: None):
-        self.holder = None
-        self.waiting = []
+        self.holder, self.waiting = None, []
         self.log = log
 
     async def acquire(self, client):
@@ -27,7 +22,7 @@ class LockServer:
 
     def release(self, client):
         if client != self.holder:
-            raise NotHolder
+            raise PermissionError("only the holder can release the lock")
         self.pass_on()
         self.log("releases", client=client, holder=self.holder)
 

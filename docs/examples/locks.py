@@ -5,7 +5,6 @@ class Locks(Protocol):
     """A lock that clients hold one after the other, in the order in which they asked."""
 
     clients = model_values("c", 3)
-
     holder: ModelValue | None = state(None)
     waiting: tuple[ModelValue, ...] = state(())
 
