@@ -472,6 +472,8 @@ def test_what_it_does_not_go_with(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_state_space(tmp_path: Path) -> None:
+    with pytest.raises(SystemFailure, match=r"no folder of a state space \(fencepost check PROTOCOL --states FOLDER"):
+        StateSpace(__file__)
     with pytest.raises(SystemFailure, match=r"holds no state space: there is no manifest\.json"):
         StateSpace(tmp_path)
     (tmp_path / "manifest.json").write_text('{"schema": 99}')

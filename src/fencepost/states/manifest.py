@@ -92,6 +92,9 @@ def about(protocol: Model) -> dict[str, Any]:
     }
 
 
+_MADE = "(fencepost check PROTOCOL --states {} makes one)"
+
+
 class StateSpace:
     """A state space in a directory, or at a URL.
 
@@ -101,12 +104,11 @@ class StateSpace:
     def __init__(self, directory: Path | str) -> None:
         self.directory = directory
         self._compared: set[str] = set()
+        if os.path.isfile(directory):
+            raise SystemFailure(f"{directory} is a file, and no folder of a state space {_MADE.format('FOLDER')}")
         content = open_storage(directory).load(NAME)
         if content is None:
-            raise SystemFailure(
-                f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states"
-                f" {directory} makes one)"
-            )
+            raise SystemFailure(f"{directory} holds no state space: there is no {NAME} in it {_MADE.format(directory)}")
         try:
             held = json.loads(content)
             schema = held.get("schema")
