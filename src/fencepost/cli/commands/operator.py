@@ -1,4 +1,6 @@
-"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
+"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission``, ``safe-to-stop`` and
+``list``.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,16 @@ from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.registration import address_of
+from fencepost.ledger.metadata.stopping import AtRisk, Stop, stop_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.cookies import Cookie
+from fencepost.ledger.rules.replication import Risk
+
+NOT_SAFE = 1
+"""The exit code of ``safe-to-stop`` if ledgers need the bookie."""
+
+SHOWN = 20
+"""The most fragments at risk that are printed."""
 
 COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
@@ -192,6 +202,46 @@ async def _decommission(args: argparse.Namespace, settings: BookieSettings, book
     return await _delete_cookie(args, settings, bookie_id)
 
 
+async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
+    """Print whether a bookie may stop, and the fragments that need it."""
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        found = await stop_of(client, bookie_id)
+    if found is None:
+        raise OptionError(f"there is no bookie {bookie_id}: fencepost bookie list prints their ids")
+    if args.json:
+        output.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        for each in found.at_risk[:SHOWN]:
+            output.say(at_risk_text(each))
+        if len(found.at_risk) > SHOWN:
+            output.say(f"and {len(found.at_risk) - SHOWN:,} more fragments (--json has all)")
+        output.say(stop_text(found))
+    return errors.HOLDS if found.is_safe else NOT_SAFE
+
+
+def at_risk_text(each: AtRisk) -> str:
+    """Why a fragment needs the bookie, in one line."""
+    state = "open" if each.is_open else "closed"
+    away = f"{', '.join(each.away)} cannot take its place" if each.away else "all others of its ensemble serve"
+    loses = {
+        Risk.UNREADABLE.value: "acknowledged entries may be on no bookie that serves",
+        Risk.UNWRITABLE.value: "no ack quorum would serve, and no other bookie is writable",
+    }[each.risk]
+    return f"ledger {each.ledger}, {state} fragment from entry {each.first_entry}: {loses}; {away}"
+
+
+def stop_text(found: Stop) -> str:
+    """Whether a bookie may stop, in one line."""
+    down = "" if found.is_registered else "; it is not registered"
+    if found.is_safe:
+        return f"bookie {found.bookie} may stop: {found.ledgers:,} ledgers name it, and none needs it now{down}"
+    needing = len({each.ledger for each in found.at_risk})
+    return (
+        f"bookie {found.bookie} must not stop: {needing:,} of the {found.ledgers:,} ledgers that name it need it{down}"
+    )
+
+
 async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
     """Print all bookies with their addresses and states."""
     bookies: list[dict[str, str | None]] = []
@@ -251,6 +301,7 @@ _DOES: dict[str, Callable[[argparse.Namespace, BookieSettings, str], Coroutine[A
     "cookie delete": _delete_cookie,
     "recover": _recover,
     "decommission": _decommission,
+    "safe-to-stop": _safe_to_stop,
     "list": _list_bookies,
     "list under-replicated": _list,
 }
