@@ -79,7 +79,7 @@ def test_a_bookie_may_stop_while_no_ledger_needs_it(
                 assert code == 1 and told == (
                     f"ledger {closed.id}, closed fragment from entry 0: acknowledged entries may be on no bookie that"
                     f" serves; {three} cannot take its place\n"
-                    f"bookie {one} must not stop: 1 of the 2 ledgers that name it need it\n"
+                    f"bookie {one} must not stop: 1 of 2 ledgers that name it need it\n"
                 )
                 code, told, _ = await asked(three)
                 assert code == HOLDS and told.endswith("none needs it now; it is not registered\n")

@@ -29,10 +29,9 @@ from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.registration import address_of
-from fencepost.ledger.metadata.stopping import AtRisk, Stop, stop_of
+from fencepost.ledger.metadata.stopping import stop_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.cookies import Cookie
-from fencepost.ledger.rules.replication import Risk
 
 NOT_SAFE = 1
 """The exit code of ``safe-to-stop`` if ledgers need the bookie."""
@@ -213,33 +212,11 @@ async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, book
         output.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:
         for each in found.at_risk[:SHOWN]:
-            output.say(at_risk_text(each))
+            output.say(each.text())
         if len(found.at_risk) > SHOWN:
             output.say(f"and {len(found.at_risk) - SHOWN:,} more fragments (--json has all)")
-        output.say(stop_text(found))
+        output.say(found.text())
     return errors.HOLDS if found.is_safe else NOT_SAFE
-
-
-def at_risk_text(each: AtRisk) -> str:
-    """Why a fragment needs the bookie, in one line."""
-    state = "open" if each.is_open else "closed"
-    away = f"{', '.join(each.away)} cannot take its place" if each.away else "all others of its ensemble serve"
-    loses = {
-        Risk.UNREADABLE.value: "acknowledged entries may be on no bookie that serves",
-        Risk.UNWRITABLE.value: "no ack quorum would serve, and no other bookie is writable",
-    }[each.risk]
-    return f"ledger {each.ledger}, {state} fragment from entry {each.first_entry}: {loses}; {away}"
-
-
-def stop_text(found: Stop) -> str:
-    """Whether a bookie may stop, in one line."""
-    down = "" if found.is_registered else "; it is not registered"
-    if found.is_safe:
-        return f"bookie {found.bookie} may stop: {found.ledgers:,} ledgers name it, and none needs it now{down}"
-    needing = len({each.ledger for each in found.at_risk})
-    return (
-        f"bookie {found.bookie} must not stop: {needing:,} of the {found.ledgers:,} ledgers that name it need it{down}"
-    )
 
 
 async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:

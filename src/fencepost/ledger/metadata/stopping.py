@@ -7,7 +7,7 @@ import msgspec
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.underreplication import UnderReplication
-from fencepost.ledger.rules.replication import fragments_on, is_closed_fragment, risks
+from fencepost.ledger.rules.replication import Risk, fragments_on, is_closed_fragment, risks
 
 
 class AtRisk(msgspec.Struct, frozen=True):
@@ -21,6 +21,20 @@ class AtRisk(msgspec.Struct, frozen=True):
     risk: str
     away: list[str]
 
+    def text(self) -> str:
+        """Why the fragment needs the bookie, in one line."""
+        state = "open" if self.is_open else "closed"
+        away = f"{', '.join(self.away)} cannot take its place" if self.away else "all others of its ensemble serve"
+        return (
+            f"ledger {self.ledger}, {state} fragment from entry {self.first_entry}: {_LOSES[Risk(self.risk)]}; {away}"
+        )
+
+
+_LOSES = {
+    Risk.UNREADABLE: "acknowledged entries may be on no bookie that serves",
+    Risk.UNWRITABLE: "no ack quorum would serve, and too few others are writable",
+}
+
 
 class Stop(msgspec.Struct, frozen=True):
     """What depends on a bookie: how many ledgers name it, and the fragments that need it now."""
@@ -30,6 +44,14 @@ class Stop(msgspec.Struct, frozen=True):
     is_registered: bool
     ledgers: int
     at_risk: list[AtRisk]
+
+    def text(self) -> str:
+        """Whether the bookie may stop, in one line."""
+        down = "" if self.is_registered else "; it is not registered"
+        if self.is_safe:
+            return f"bookie {self.bookie} may stop: {self.ledgers:,} ledgers name it, and none needs it now{down}"
+        needing = len({each.ledger for each in self.at_risk})
+        return f"bookie {self.bookie} must not stop: {needing:,} of {self.ledgers:,} ledgers that name it need it{down}"
 
 
 async def stop_of(client: MetadataClient, bookie: str) -> Stop | None:
