@@ -76,17 +76,17 @@ def test_it_stops_where_a_bookie_is_needed_and_continues_there(running: Path) ->
             )
             assert pids(running) == before and left(running) == [*NAMES]
             await ledger.close()
-        # As if it had been interrupted with bookie 2 down, and bookie 1 done.
-        (running / "roll.json").write_text('["3", "2"]')
-        assert cluster("stop", str(running), "2")[0] == 0
-        code, out, err = await asyncio.to_thread(cluster, "roll", str(running), "--json")
+        # As if it had been interrupted with bookie 3 down, and bookie 1 done.
+        (running / "roll.json").write_text('["2", "3"]')
+        assert cluster("stop", str(running), "3")[0] == 0
+        code, out, err = await asyncio.to_thread(cluster, "roll", str(running), "--json", "--timeout", "60")
         assert code == 0, err
         assert "continues an earlier roll: 2 of 3 bookies are left\n" in err
         assert [each["state"] for each in json.loads(out)["parts"]] == ["serves"] * 4
         after = pids(running)
         assert after[0] == before[0] and {*after[1:]}.isdisjoint(before) and left(running) == []
         serves = [line.split("  ")[0] for line in err.splitlines() if "serves again" in line]
-        assert serves == ["bookie 2", "bookie 3"]  # the one that is down comes first
+        assert serves == ["bookie 3", "bookie 2"]  # the one that is down comes first
 
     asyncio.run(test())
 

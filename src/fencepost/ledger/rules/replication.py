@@ -142,6 +142,6 @@ def risks(
             found.append((place, Risk.UNREADABLE))
         elif not is_closed and not has_ack_quorums(others, ensemble, metadata.write_quorum, metadata.ack_quorum):
             away = [each for each in ensemble if each not in others]
-            if replaced(ensemble, away, (each for each in writable if each != bookie)) is None:
+            if replaced(ensemble, away, writable) is None:
                 found.append((place, Risk.UNWRITABLE))
     return found
