@@ -5,6 +5,7 @@
     fencepost bookie cookie show|validate|fix DIR --metadata zk://HOST:PORT/ledgers
     fencepost bookie cookie delete BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
+    fencepost bookie safe-to-stop BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie list [under-replicated] --metadata zk://HOST:PORT/ledgers
 
 The first word is a verb, or the directory of the bookie to run. Write ``./inspect`` for a directory named like a verb.
@@ -40,6 +41,7 @@ VERBS = {
     "cookie": "show, validate, fix or delete the cookies of a bookie",
     "recover": "copy the entries of a lost bookie to others",
     "decommission": "copy the entries of a stopped bookie to others, and remove it from the cluster",
+    "safe-to-stop": "say whether a bookie may stop; the exit code is 1 if ledgers need it",
     "list": "list the bookies, or the under-replicated ledgers",
 }
 
@@ -53,6 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie cookie fix DIR --metadata URI [--dry-run]\n"
         "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
         "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
+        "       fencepost bookie safe-to-stop BOOKIE --metadata URI [--json]\n"
         "       fencepost bookie list [under-replicated] --metadata URI [--json]"
     )
     parser.description = "Run a bookie, or one of these verbs:\n" + "\n".join(
@@ -62,8 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         parser,
         "words DIR",
-        "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) with its"
-        " arguments",
+        "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, safe-to-stop,"
+        " list) with its arguments",
         nargs="+",
     )
     running = parser.add_argument_group("running a bookie")
@@ -86,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(running, "--verbose", "log information too, not only warnings and errors")
     looking = parser.add_argument_group("inspect")
     option(looking, "--verify", "read every entry and check its checksum")
-    option(looking, "--json", "print JSON; also for cookie show, cookie validate and list")
+    option(looking, "--json", "print JSON; also for cookie show, cookie validate, safe-to-stop and list")
     mending = parser.add_argument_group("cookie, recover, decommission")
     option(mending, "--dry-run", "only print what would be done, and lost")
     option(mending, "--force", "delete a cookie although ledgers still have entries on the bookie")

@@ -14,6 +14,7 @@ from fencepost.errors import OptionError
 from fencepost.ledger.cluster import control, plan, supervisor
 from fencepost.ledger.cluster.part import State
 from fencepost.ledger.cluster.ports import Ports
+from fencepost.text import units
 
 NOT_ALL_SERVE = 1
 """The exit code of ``status`` if a part does not serve."""
@@ -77,6 +78,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         option(hurting, "parts PART", f"the number of a bookie, or {plan.METADATA}, or {plan.METADATA}-N", nargs="+")
         _json(hurting)
 
+    rolling = commands.add_parser(
+        "roll", help="restart the bookies one at a time, each once no ledger needs it", allow_abbrev=False
+    )
+    _directory(rolling, "the directory of a running cluster")
+    option(
+        rolling,
+        "--timeout SECONDS",
+        "the longest wait until a bookie may stop (300); the next roll continues",
+        units.seconds,
+        300.0,
+    )
+    _json(rolling)
+
 
 def _directory(parser: argparse.ArgumentParser, purpose: str) -> None:
     option(parser, "directory DIR", purpose, Path)
@@ -111,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
             return NOT_ALL_SERVE
     elif args.action == "down":
         _tell(args, _down(args.directory))
+    elif args.action == "roll":
+        _tell(args, _roll(args))
     else:
         _tell(args, control.ask(args.directory, args.action, args.parts))
     return errors.HOLDS
@@ -165,6 +181,15 @@ def _down(directory: Path) -> dict[str, Any]:
     control.ask(directory, control.DOWN)
     supervisor.wait_until_free(directory)
     return _status(directory)
+
+
+def _roll(args: argparse.Namespace) -> dict[str, Any]:
+    """Restart the bookies one at a time. Progress goes to standard error."""
+    from fencepost.cli.cluster import roll
+    from fencepost.cli.commands import serving, streams
+
+    serving.be_quiet_about_connections()
+    return roll.run(args.directory, args.timeout, streams.inform)
 
 
 def _tell(args: argparse.Namespace, facts: dict[str, Any]) -> None:

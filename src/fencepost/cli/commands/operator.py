@@ -1,4 +1,6 @@
-"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
+"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission``, ``safe-to-stop`` and
+``list``.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,15 @@ from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.registration import address_of
+from fencepost.ledger.metadata.stopping import stop_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.cookies import Cookie
+
+NOT_SAFE = 1
+"""The exit code of ``safe-to-stop`` if ledgers need the bookie."""
+
+SHOWN = 20
+"""The most fragments at risk that are printed."""
 
 COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
@@ -192,6 +201,24 @@ async def _decommission(args: argparse.Namespace, settings: BookieSettings, book
     return await _delete_cookie(args, settings, bookie_id)
 
 
+async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, bookie_id: str) -> int:
+    """Print whether a bookie may stop, and the fragments that need it."""
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        found = await stop_of(client, bookie_id)
+    if found is None:
+        raise OptionError(f"there is no bookie {bookie_id}: fencepost bookie list prints their ids")
+    if args.json:
+        output.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        for each in found.at_risk[:SHOWN]:
+            output.say(each.text())
+        if len(found.at_risk) > SHOWN:
+            output.say(f"and {len(found.at_risk) - SHOWN:,} more fragments (--json has all)")
+        output.say(found.text())
+    return errors.HOLDS if found.is_safe else NOT_SAFE
+
+
 async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
     """Print all bookies with their addresses and states."""
     bookies: list[dict[str, str | None]] = []
@@ -251,6 +278,7 @@ _DOES: dict[str, Callable[[argparse.Namespace, BookieSettings, str], Coroutine[A
     "cookie delete": _delete_cookie,
     "recover": _recover,
     "decommission": _decommission,
+    "safe-to-stop": _safe_to_stop,
     "list": _list_bookies,
     "list under-replicated": _list,
 }

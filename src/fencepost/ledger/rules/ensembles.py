@@ -67,6 +67,14 @@ def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum:
     )
 
 
+def has_ack_quorums(members: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int) -> bool:
+    """Whether every write set of the ensemble has an ack quorum of ``members``, so that any entry can be confirmed."""
+    return all(
+        is_committed(sum(b in members for b in write_set(entry_id, ensemble, write_quorum)), ack_quorum)
+        for entry_id in range(len(ensemble))
+    )
+
+
 def coverage(
     members: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
 ) -> Verdict:

@@ -5,10 +5,18 @@ Functions of a fragment hold for closed fragments: the ledger is closed, or anot
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
-from fencepost.ledger.rules.ensembles import fragment_of, is_in_write_set, write_set
+from fencepost.ledger.rules.ensembles import (
+    covers_ensemble,
+    fragment_of,
+    has_ack_quorums,
+    is_in_write_set,
+    replaced,
+    write_set,
+)
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 
 B = TypeVar("B")
@@ -99,3 +107,41 @@ def with_replacement(metadata: LedgerMetadata, fragment: int, gone: str, new: st
     ensemble: Sequence[Any] = tuple(new if each == gone else each for each in found.ensemble)
     fragments = (*metadata.fragments[:fragment], found.replace(ensemble=ensemble), *metadata.fragments[fragment + 1 :])
     return metadata.replace(fragments=fragments)
+
+
+# -- whether a bookie may stop -----------------------------------------------------------------------------------------
+
+
+class Risk(enum.Enum):
+    """What happens to a fragment if a bookie stops."""
+
+    UNREADABLE = "unreadable"
+    """All bookies of an ack quorum are away, so an acknowledged entry may be on none that serves. A recovery cannot
+    close the ledger either.
+    """
+    UNWRITABLE = "unwritable"
+    """Its writer, or a recovery, has no ack quorum that serves, and too few others to take their places."""
+
+
+def risks(
+    metadata: LedgerMetadata, bookie: B, serving: Collection[B], writable: Collection[B]
+) -> list[tuple[int, Risk]]:
+    """What a ledger loses if a bookie stops: indices of fragments that have it, with the risk of each.
+
+    ``serving``: the bookies that serve and have what they should of this ledger. ``writable``: those that take the
+    entries of others. Either may contain the one that stops.
+    """
+    others = [each for each in serving if each != bookie]
+    found: list[tuple[int, Risk]] = []
+    for place in fragments_on(metadata, bookie):
+        ensemble = tuple(metadata.fragments[place].ensemble)
+        is_closed = is_closed_fragment(metadata, place)
+        if is_closed and not span(metadata, place):
+            continue
+        if not covers_ensemble(others, ensemble, metadata.write_quorum, metadata.ack_quorum):
+            found.append((place, Risk.UNREADABLE))
+        elif not is_closed and not has_ack_quorums(others, ensemble, metadata.write_quorum, metadata.ack_quorum):
+            away = [each for each in ensemble if each not in others]
+            if replaced(ensemble, away, writable) is None:
+                found.append((place, Risk.UNWRITABLE))
+    return found
