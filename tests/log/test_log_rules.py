@@ -62,6 +62,7 @@ def test_rules_and_roles_do_no_input_or_output() -> None:
         "bisect",
         "dataclasses",
         "enum",
+        "functools",
         "re",
         "typing",
         "collections",

@@ -28,7 +28,6 @@ from fencepost import (
     check,
     errors,
     invariant,
-    refines,
     require,
     state,
     view,
@@ -68,12 +67,6 @@ class Viewed(Returning):
     @view
     def parity(self) -> int:
         return self.n % 2
-
-
-class Refining(Counter):
-    """Refines another protocol."""
-
-    counter = refines(Counter, {"n": "n"})
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -163,7 +156,6 @@ def test_what_goes_together(options: Options) -> None:
         (Returning, EmbeddedOptions(checkpoint="a"), "leave out checkpoint and resume: .* of engine spark"),
         (Returning, EmbeddedOptions(resume="a"), "leave out checkpoint and resume"),
         (Returning, SearchOptions(symmetry=True), "symmetry and the temporal property done do not go together"),
-        (Refining, EmbeddedOptions(symmetry=True), "counter is judged step by step.*leave out symmetry"),
     ],
 )
 def test_what_does_not_go_with_the_protocol(protocol: type[Protocol], options: Options, message: str) -> None:
