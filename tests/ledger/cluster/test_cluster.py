@@ -20,9 +20,11 @@ from ledger.cluster.standing import STAND_IN, Up, background, cluster, happened,
 from patience import PATIENCE, until
 
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, OptionError
-from fencepost.ledger.cluster import control
+from fencepost.ledger.cluster import control, four_letter_words
 from fencepost.ledger.cluster.part import Part
+from fencepost.ledger.cluster.plan import Plan
 from fencepost.ledger.cluster.ports import Ports, free_ports, is_free
+from fencepost.ledger.cluster.supervisor import Supervisor
 
 
 @pytest.fixture
@@ -285,6 +287,20 @@ def test_the_metadata_service_may_be_a_quorum(up: Callable[..., Up]) -> None:
     assert plan(directory)["controller_ports"] == known["controller_ports"]
     code, _, err = cluster("up", str(directory), "--members", "8")
     assert code == WRONG_OPTIONS and "8 are too many for a quorum: give at most 7" in err
+
+
+def test_any_member_tells_which_bookies_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {1: None, 2: "Zookeeper is not serving", 3: "SessionTracker dump:\n\t/ledgers/available/127.0.0.1:4\n"}
+
+    async def ask(port: int, word: str, patience: float) -> str | None:
+        return answers[port]
+
+    monkeypatch.setattr(four_letter_words, "ask", ask)
+    supervisor = Supervisor.__new__(Supervisor)
+    supervisor.plan = Plan([1, 2, 3], [4], [5, 6, 7])
+    assert asyncio.run(supervisor._registered()) == {"127.0.0.1:4": False}
+    supervisor.plan = Plan([1, 2], [4], [5, 6])
+    assert asyncio.run(supervisor._registered()) is None
 
 
 def test_ports_can_be_chosen_and_must_be_free(running: Up, tmp_path: Path) -> None:
