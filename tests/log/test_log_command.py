@@ -98,6 +98,21 @@ def test_a_log_from_its_making_to_its_seal(store: str) -> None:
     assert "a   sealed   3 ledgers\n" in command(store, "list", "--long")
 
 
+def test_ledgers_are_offloaded(store: str, tmp_path: Path) -> None:
+    command(store, "create", "cold", "--ensemble", "2", "--ack-quorum", "2")
+    command(store, "append", "cold", "--ledger-entries", "2", given=b"one\ntwo\nthree\nfour\nfive\n")
+    move = ("offload", "cold", "--to", str(tmp_path / "objects"))
+    assert command(store, *move, "--keep", "2") == (
+        "log cold: 1 ledger copied to the object store, 0 ledgers deleted from the bookies\n"
+    )
+    told = json.loads(command(store, *move, "--grace", "0.001", "--json"))
+    assert len(told["offloaded"]) == 1 and told["entries"] == 2 and told["bytes"] > 9
+    assert len(told["deleted"]) + len(json.loads(command(store, *move, "--grace", "0.001", "--json"))["deleted"]) == 2
+    assert command(store, "tail", "cold", "--no-follow") == "one\ntwo\nthree\nfour\nfive\n"
+    assert "3 ledgers, 2 of them offloaded" in command(store, "show", "cold")
+    assert "missing" not in command(store, "show", "cold")
+
+
 def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) -> None:
     command(store, "create", "b")
     tailing, appending = started(store, "tail", "b"), started(store, "append", "b", "--ledger-entries", "3")
@@ -205,6 +220,9 @@ def test_a_leader_that_is_stopped_and_goes_on_does_no_harm(store: str) -> None:
         (("trim", "x"), "is required"),
         (("trim", "x", "--before", "latest"), "--before latest: give LEDGER:ENTRY"),
         (("append", "none"), "there is no log none"),
+        (("offload", "x"), "--to"),
+        (("offload", "x", "--to", "objects", "--before", "latest"), "--before latest: give LEDGER:ENTRY"),
+        (("offload", "none", "--to", "objects"), "there is no log none"),
         (("show", "--metadata", "nonsense"), "is no address of a metadata service"),
     ],
 )

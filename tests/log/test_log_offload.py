@@ -10,18 +10,21 @@ from typing import Any
 
 import pytest
 from log.standing_logs import Standing, run
+from msgspec import structs
 
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.files.digest import digest
 from fencepost.files.storage import Remote, Storage, open_storage
 from fencepost.ledger.archive import layout
 from fencepost.ledger.client.reader import LedgerReader
-from fencepost.ledger.errors import BadVersionError, ReadError, UnauthorizedAccessError
+from fencepost.ledger.errors import BadVersionError, DigestMismatchError, ReadError, UnauthorizedAccessError
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log import offload
 from fencepost.log.chain import Position
 from fencepost.log.errors import LogTrimmedError, MissingLedgerError
 from fencepost.log.log import Log
 from fencepost.log.metadata import Attempt, LogNodes
+from fencepost.log.objects import manifest_in
 from fencepost.log.offload import ABANDONED, Offloads
 
 AT_ONCE = timedelta(0)
@@ -188,6 +191,29 @@ def test_what_is_wrong_with_an_object_is_said(tmp_path: Path) -> None:
             await contents(log)
         next(chunk.parent.glob("*.json")).unlink()
         with pytest.raises(SystemFailure, match="is missing: ledger . was offloaded there"):
+            await contents(log)
+
+    run(tmp_path, test)
+
+
+def test_the_digest_of_each_entry_is_checked(tmp_path: Path) -> None:
+    """A chunk that agrees with its manifest may have been made of a wrong entry."""
+
+    async def test(cluster: Standing) -> None:
+        log = await filled(cluster)
+        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
+        ledger = (await log.chain()).links[0].ledger
+        (place,) = (tmp_path / "objects").glob(f"*/*/{ledger}-*")
+        storage = open_storage(str(place))
+        manifest = manifest_in(storage, ledger)
+        (chunk,) = manifest.chunks
+        whole = (place / chunk.name).read_bytes()
+        wrong = whole[:-1] + bytes([whole[-1] ^ 1])
+        (place / chunk.name).write_bytes(wrong)
+        agreeing = structs.replace(chunk, digest=digest(wrong))
+        forged = structs.replace(manifest, chunks=(agreeing,))
+        layout.put(storage, layout.manifest_name(ledger), layout.encoded(forged))
+        with pytest.raises(DigestMismatchError, match=rf"entry 1 of ledger {ledger} in .* is damaged"):
             await contents(log)
 
     run(tmp_path, test)

@@ -774,6 +774,6 @@ class AutoRecovery(Protocol):
             MARKED, "an auditor does not expect who was lost before it was elected", auditors_begin_with_cookies=False
         ),
         "anyone-audits": configuration(
-            "there_is_one_auditor", "whoever votes is the auditor", processes=2, oldest_vote_audits=False
+            "there_is_one_auditor", "everybody who votes is the auditor", processes=2, oldest_vote_audits=False
         ),
     }
