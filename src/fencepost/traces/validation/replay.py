@@ -37,9 +37,9 @@ from fencepost.traces.validation.steps import ANY, Matcher, Parameters, Pick, St
 MOST_OPEN = 10_000
 """The most values that a part of a step may have where the trace leaves it open."""
 
-CACHE_LIMIT = 100_000
-"""Evaluations after which the cache is cleared. One evaluation of the store's protocol takes some 3 KiB. Five times as
-many are not faster: what is evaluated again is evaluated soon.
+CACHE_LIMIT = 250_000
+"""Evaluations after which the cache is cleared. One evaluation of the store's protocol takes some 3 KiB. For 3,000 runs
+of the store's simulator, 100,000 cost a quarter more time, and 500,000 save none.
 """
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
