@@ -666,7 +666,7 @@ def kind_of(value: Value) -> type | bytes:
     content.
     """
     kind = type(value)
-    return kind if kind in _ATOMS else encode(value)
+    return kind if kind in _ATOMS or issubclass(kind, enum.Enum) else encode(value)
 
 
 def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
