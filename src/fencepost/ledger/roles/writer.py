@@ -434,18 +434,24 @@ class Writer(OfLedger):
             self._fail(Error.LEDGER_FENCED, effects)
 
     def _closed(self, effects: list[Effect]) -> None:
+        """The ledger is closed at the LAC. So what a force still waits for is durable already."""
         self.status = WriterStatus.CLOSED
-        effects.extend(Result(token, self.lac) for token in self.closes)
+        effects.extend(Result(token, self.lac) for token in (*self._waiting_forces(), *self.closes))
+        self.forces.clear()
         self.closes.clear()
+
+    def _waiting_forces(self) -> list[int]:
+        """The calls of the running forces."""
+        return list(dict.fromkeys(force.token for force in self.forces.values() if force.token is not None))
 
     def _fail(self, error: Error, effects: list[Effect]) -> None:
         """Fail the writer and all waiting calls. Nothing more can be added."""
         self.status, self.error = WriterStatus.FAILED, error
         self._trace(effects, "client_ends", {"error": error.value})
         self.changing_ensemble = False
-        forces = {force.token: None for force in self.forces.values() if force.token is not None}
         tokens = [add.token for add in self.adds.give_up()] + [append.token for append in self.appends]
-        effects.extend(Result(token, error=error) for token in dict.fromkeys((*tokens, *forces, *self.closes)))
+        tokens += [*self._waiting_forces(), *self.closes]
+        effects.extend(Result(token, error=error) for token in dict.fromkeys(tokens))
         self.appends.clear()
         self.forces.clear()
         self.closes.clear()
