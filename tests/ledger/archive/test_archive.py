@@ -39,6 +39,7 @@ from fencepost.ledger.rules.metadata import (
     closed,
     marked_in_recovery,
 )
+from fencepost.ledger.rules.placement import POLICY
 
 S = LedgerStatus
 
@@ -56,6 +57,7 @@ class Store:
         self.stored: dict[str, dict[tuple[int, int], bytes]] = {name: {} for name in names}
         self.down: set[str] = set()
         self.metadata = self
+        self.policy = POLICY
         self.numbers = itertools.count(100)
         self.left = -1
         """The operations before the process ends; negative: it does not."""

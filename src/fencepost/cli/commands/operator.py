@@ -32,6 +32,7 @@ from fencepost.ledger.metadata.registration import address_of
 from fencepost.ledger.metadata.stopping import stop_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.cookies import Cookie
+from fencepost.ledger.security import Security
 
 NOT_SAFE = 1
 """The exit code of ``safe-to-stop`` if ledgers need the bookie."""
@@ -205,7 +206,7 @@ async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, book
     """Print whether a bookie may stop, and the fragments that need it."""
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
-        found = await stop_of(client, bookie_id)
+        found = await stop_of(client, bookie_id, Security.of_environment().placement())
     if found is None:
         raise OptionError(f"there is no bookie {bookie_id}: fencepost bookie list prints their ids")
     if args.json:
