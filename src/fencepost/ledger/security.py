@@ -42,7 +42,7 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
         bool, Meta(description="whether the client also speaks TLS to the metadata service, and not only to bookies")
     ] = True
     min_num_racks_per_write_quorum: Annotated[
-        Count, Meta(description="the racks that each entry is in, as far as there are so many")
+        Count, Meta(description="the racks that each entry is in, or all racks if there are fewer")
     ] = POLICY.min_num_racks_per_write_quorum
     enforce_min_num_racks_per_write_quorum: Annotated[
         bool, Meta(description="whether a ledger is rather not created, or a bookie not replaced, than in fewer racks")
@@ -51,7 +51,7 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
         Count, Meta(description="the zones that each entry is in, at least; a zone is the first part of /zone/rack")
     ] = POLICY.min_num_zones_per_write_quorum
     desired_num_zones_per_write_quorum: Annotated[
-        Count, Meta(description="the zones that each entry is in, if there are bookies in so many")
+        Count, Meta(description="the zones that each entry is in, or all zones if there are fewer")
     ] = POLICY.desired_num_zones_per_write_quorum
     enforce_strict_zoneaware_placement: Annotated[
         bool, Meta(description="whether a ledger is rather not created, or a bookie not replaced, than in fewer zones")

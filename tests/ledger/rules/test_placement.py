@@ -104,7 +104,7 @@ def filled(before: Sequence[str | None], new: Sequence[str]) -> tuple[str, ...]:
 def slowly(
     before: Sequence[str | None], candidates: Sequence[str], quorum: int, placement: Placement
 ) -> tuple[str, ...] | None:
-    """The first of all ensembles, in the order of candidates, that lacks least."""
+    """The first ensemble, in the order of candidates, that lacks least."""
     some = [b for b in candidates if b not in before and may_be_taken(b, placement)]
     every = [filled(before, new) for new in permutations(some, before.count(None))]
     found = min(every, key=lambda each: lacks(before, each, quorum, placement), default=None)
@@ -309,7 +309,7 @@ def test_two_lost_bookies_are_replaced_so_that_both_can_be() -> None:
 
 
 def test_a_replacement_may_live_with_lost_bookies_that_come_back() -> None:
-    """It must not be in the rack of one that is to be replaced next."""
+    """It must not be in the rack of one that is replaced next."""
     strict, soft = placed("ABAB", **STRICT), placed("ABAB")
     for placement in (strict, soft):
         assert replacement("ab", "a", "ab", "dc", 2, placement) == "c"

@@ -19,11 +19,10 @@ from fencepost.ledger.errors import BadVersionError, NotEnoughBookiesError, Read
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
 from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
-from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.ledger.rules.placement import Placement, move, replacement, unmet
+from fencepost.ledger.rules.metadata import LedgerMetadata
+from fencepost.ledger.rules.placement import Placement, replacement, unmet
 from fencepost.ledger.rules.replication import (
-    is_closed_fragment,
-    misplaced,
+    better,
     replaceable,
     sources,
     span,
@@ -178,16 +177,7 @@ async def spread_fragments(store: LedgerClient, ledger: int, pace: Pace, copied:
     """Move entries of closed fragments to other bookies, as far as that brings them into more racks and zones, up to
     the minimum. Gives the number of replacements. Raises :class:`ReadError` and :class:`WriteError`.
     """
-
-    def choose(metadata: LedgerMetadata, bookies: list[str], placement: Placement) -> _Change | None:
-        for place, _ in misplaced(metadata, placement):
-            if is_closed_fragment(metadata, place) and metadata.status is not LedgerStatus.IN_RECOVERY:
-                found = move(metadata.fragments[place].ensemble, bookies, metadata.write_quorum, placement)
-                if found is not None:
-                    return place, *found
-        return None
-
-    return await _change_fragments(store, ledger, choose, (), pace, copied, at_once)
+    return await _change_fragments(store, ledger, better, (), pace, copied, at_once)
 
 
 _Change = tuple[int, str, str]

@@ -558,7 +558,7 @@ class MetadataClient:
                 _user_log.error("no bookie has a rack now, as %s has something else: %s", path, error)
         return ()
 
-    async def set_rack(self, bookie: str, rack: str | None, group: str | None = None) -> None:
+    async def set_rack(self, bookie: str, rack: str | None) -> None:
         """Set the rack of a bookie, or with None remove it, for all clients; see :func:`.racks.with_rack`. Raises
         :class:`UnknownLayoutError` if the existing racks cannot be read.
         """
@@ -568,7 +568,7 @@ class MetadataClient:
                 before = racks.from_bytes(b"" if node is None else node.data)
             except ValueError as error:
                 raise errors.UnknownLayoutError(f"{self._path(paths.RACKS)}: {error}") from error
-            after = racks.with_rack(before, bookie, rack, group)
+            after = racks.with_rack(before, bookie, rack)
             if after == before:
                 return
             if node is None:

@@ -41,9 +41,9 @@ def racks_of(mapping: Mapping) -> dict[str, str]:
     return {bookie: place for bookie, place in found.items() if place is not None}
 
 
-def with_rack(mapping: Mapping, bookie: str, place: str | None, group: str | None = None) -> Mapping:
-    """The mapping with this rack for a bookie, or with None without the bookie. It stays in its group, unless another
-    one is given. Groups without bookies are removed, as Pulsar does.
+def with_rack(mapping: Mapping, bookie: str, place: str | None) -> Mapping:
+    """The mapping with this rack for a bookie, or with None without the bookie. It stays in its group. Groups without
+    bookies are removed, as Pulsar does.
     """
     before = next((name for name, bookies in mapping.items() if bookie in bookies), None)
     others = {
@@ -53,5 +53,5 @@ def with_rack(mapping: Mapping, bookie: str, place: str | None, group: str | Non
         known = {} if before is None else mapping[before][bookie]
         hostname = bookie.rpartition(":")[0] or bookie
         info = {"hostname": hostname, **known, "rack": place}
-        others.setdefault(group or before or DEFAULT_GROUP, {})[bookie] = info
+        others.setdefault(before or DEFAULT_GROUP, {})[bookie] = info
     return {name: bookies for name, bookies in others.items() if bookies}

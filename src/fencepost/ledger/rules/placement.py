@@ -76,8 +76,8 @@ def _site(rack: str) -> Site:
 
 
 class _Least(NamedTuple):
-    """A minimum: of racks or of zones (by the field of a :class:`Site`), the name of which is ``unknown`` if a bookie
-    has none. ``weight``: how bad each missing one is; infinite if it is enforced.
+    """A minimum: of racks or of zones, by the field of a :class:`Site`, which is ``unknown`` for a bookie without
+    one. ``weight``: how bad each missing one is; infinite if it is enforced.
     """
 
     of: int

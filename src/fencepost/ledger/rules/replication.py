@@ -17,7 +17,7 @@ from fencepost.ledger.rules.ensembles import (
     write_set,
 )
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.ledger.rules.placement import ANYWHERE, Placement, Spread, replaced, spread
+from fencepost.ledger.rules.placement import ANYWHERE, Placement, Spread, move, replaced, spread
 
 B = TypeVar("B")
 
@@ -114,6 +114,18 @@ def misplaced(metadata: LedgerMetadata, placement: Placement) -> list[tuple[int,
         if not is_closed_fragment(metadata, place) or span(metadata, place)
     ]
     return [(place, found) for place, found in several if found.lacking]
+
+
+def better(metadata: LedgerMetadata, candidates: Sequence[str], placement: Placement) -> tuple[int, str, str] | None:
+    """A closed fragment, a bookie of its ensemble, and the candidate that should take its place so that entries are in
+    more racks or zones; None if nothing is lacking there, or no candidate helps.
+    """
+    for place, _ in misplaced(metadata, placement):
+        if is_closed_fragment(metadata, place) and metadata.status is not LedgerStatus.IN_RECOVERY:
+            found = move(metadata.fragments[place].ensemble, candidates, metadata.write_quorum, placement)
+            if found is not None:
+                return place, *found
+    return None
 
 
 # -- whether a bookie may stop -----------------------------------------------------------------------------------------
