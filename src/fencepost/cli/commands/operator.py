@@ -266,8 +266,8 @@ async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _:
                 )
                 if not args.json:
                     output.say(
-                        f"ledger {ledger}, fragment from entry {fragment.first_entry_id}: entries in {found.racks}"
-                        f" racks and {found.zones} zones, on {', '.join(fragment.ensemble)}"
+                        f"ledger {ledger}, fragment from entry {fragment.first_entry_id}: racks {found.racks}, zones"
+                        f" {found.zones}, on {', '.join(fragment.ensemble)}"
                     )
     if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(fragments), indent=2).decode())
