@@ -107,7 +107,7 @@ def test_a_metadata_service_that_answers_before_it_commits_is_found(monkeypatch:
                     item.connection.send(protocol.reply(item.xid, member.tree.zxid + 1, Code.OK, done))
 
     monkeypatch.setattr(metadata.SimMember, "_put_into_log", answers)
-    assert first_broken(range(3, 6)) == "committed"
+    assert first_broken(range(4, 7)) == "committed"
 
 
 @pytest.mark.campaign
@@ -116,7 +116,7 @@ def test_auto_recovery_that_changes_metadata_before_it_has_copied_is_found(monke
         pass
 
     monkeypatch.setattr(replication, "_copy_all", copies_nothing)
-    assert first_broken(range(3, 8)) == "replication"
+    assert first_broken(range(9, 12)) == "replication"
 
 
 @pytest.mark.campaign
@@ -147,7 +147,7 @@ def test_a_recovery_that_gives_entries_up_too_early_is_found(monkeypatch: pytest
         return Recoverer(ledger, settings, ALL.replace(negatives_cover_quorum=False), traces)
 
     monkeypatch.setattr(of_client, "Recoverer", careless)
-    assert first_broken(range(31, 33)) in ("no loss", "one close", "quorum")
+    assert first_broken(range(2, 4)) in ("no loss", "one close", "quorum")
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def _serves(words: "list[str]") -> bool:
     return words[:1] in (["bookie"], ["metadata"], ["autorecovery"]) and not VERBS.intersection(words[1:])
 
 
-VERBS = frozenset("inspect cookie recover decommission safe-to-stop list status enable disable --help -h".split())
+VERBS = frozenset("inspect cookie recover decommission safe-to-stop rack list status enable disable --help -h".split())
 """With these words the server commands do not serve."""
 
 

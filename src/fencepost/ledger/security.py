@@ -1,4 +1,5 @@
-"""TLS for the store's processes as clients of others, configured by one file named by the variable FENCEPOST_CLIENT.
+"""TLS for the store's processes as clients of others, and where they place entries, configured by one file named by the
+variable FENCEPOST_CLIENT.
 
 Commands, programs, Spark's executors, bookies and auto-recovery all read this file.
 """
@@ -12,18 +13,19 @@ from msgspec import Meta
 
 from fencepost.connections.tls import Files, Tls
 from fencepost.errors import OptionError
-from fencepost.ledger.settings import FileOfSettings
+from fencepost.ledger.rules.placement import POLICY, Policy
+from fencepost.ledger.settings import Count, FileOfSettings
 
 ENVIRONMENT = "FENCEPOST_CLIENT"
 """The environment variable that names the file."""
 
 
 class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How a client connects to bookies, to the metadata service and to members of its quorum. The settings have the
-    names of BookKeeper's client settings.
+    """How a client connects to bookies, to the metadata service and to members of its quorum, and in which racks it
+    places entries. The settings have the names of BookKeeper's client settings.
     """
 
-    command: ClassVar[str] = "docs/run/security.md"
+    command: ClassVar[str] = "docs/run/settings.md"
 
     tls_trust_store: Annotated[
         str, Meta(description="the trusted authorities, in PEM; with it, the client speaks only TLS")
@@ -39,6 +41,21 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
     metadata_tls: Annotated[
         bool, Meta(description="whether the client also speaks TLS to the metadata service, and not only to bookies")
     ] = True
+    min_num_racks_per_write_quorum: Annotated[
+        Count, Meta(description="the racks that each entry is in, or all racks if there are fewer")
+    ] = POLICY.min_num_racks_per_write_quorum
+    enforce_min_num_racks_per_write_quorum: Annotated[
+        bool, Meta(description="whether a ledger is rather not created, or a bookie not replaced, than in fewer racks")
+    ] = POLICY.enforce_min_num_racks_per_write_quorum
+    min_num_zones_per_write_quorum: Annotated[
+        Count, Meta(description="the zones that each entry is in, at least; a zone is the first part of /zone/rack")
+    ] = POLICY.min_num_zones_per_write_quorum
+    desired_num_zones_per_write_quorum: Annotated[
+        Count, Meta(description="the zones that each entry is in, or all zones if there are fewer")
+    ] = POLICY.desired_num_zones_per_write_quorum
+    enforce_strict_zoneaware_placement: Annotated[
+        bool, Meta(description="whether a ledger is rather not created, or a bookie not replaced, than in fewer zones")
+    ] = POLICY.enforce_strict_zoneaware_placement
 
     @classmethod
     def of_environment(cls) -> Security:
@@ -58,6 +75,10 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
             trusted=self.tls_trust_store,
         )
         return Tls(files, is_server=False, checks_names=self.tls_hostname_verification_enabled)
+
+    def placement(self) -> Policy:
+        """The racks and zones that each entry must be in."""
+        return Policy(**{name: getattr(self, name) for name in Policy._fields})
 
     def check(self, origin: str) -> None:
         """Raise :class:`fencepost.OptionError` if settings contradict each other."""

@@ -39,6 +39,8 @@ from fencepost.ledger.rules.metadata import (
     closed,
     marked_in_recovery,
 )
+from fencepost.ledger.rules.placement import POLICY, Placement, Policy
+from fencepost.ledger.rules.replication import misplaced
 
 S = LedgerStatus
 
@@ -56,6 +58,8 @@ class Store:
         self.stored: dict[str, dict[tuple[int, int], bytes]] = {name: {} for name in names}
         self.down: set[str] = set()
         self.metadata = self
+        self.policy = POLICY
+        self.racks: tuple[tuple[str, str], ...] = ()
         self.numbers = itertools.count(100)
         self.left = -1
         """The operations before the process ends; negative: it does not."""
@@ -123,7 +127,7 @@ class Store:
         return self.ledgers[ledger].metadata
 
     async def bookies(self) -> Bookies:
-        return Bookies(tuple(sorted(self.stored.keys() - self.down)))
+        return Bookies(tuple(sorted(self.stored.keys() - self.down)), racks=self.racks)
 
     async def ask(self, bookie: str, request: Any) -> Any:
         self._step(request)
@@ -499,6 +503,33 @@ def test_a_bookie_that_fails_is_replaced_from_its_chunk_on(folder: Storage) -> N
     few = Store("three", "abc")
     few.down.add("b")
     with pytest.raises(NotEnoughBookiesError, match="needs 3 bookies to write to, and there are 2: start more"):
+        imported(few, folder)
+
+
+def test_an_import_is_spread_over_racks_also_where_a_bookie_fails(folder: Storage) -> None:
+    store, contents = filled()
+    exported(store, folder, most=1_000)
+    new, asked = Store("two", "uvwxyz"), [0]
+    new.racks = tuple((b, f"/{rack}") for b, rack in zip("uvwxyz", "AABBCC", strict=True))
+    new.policy = Policy(min_num_racks_per_write_quorum=3, enforce_min_num_racks_per_write_quorum=True)
+
+    def fails(request: Any) -> None:
+        asked[0] += 1
+        if asked[0] == 40:
+            new.down.add(new.ledgers[1].metadata.fragments[0].ensemble[1])
+
+    new.before = fails
+    imported(new, folder)
+    assert {ledger: new.entries(ledger) for ledger in contents} == contents
+    assert len(new.ledgers[1].metadata.fragments) == 2
+    placement = Placement(new.policy.replace(min_num_racks_per_write_quorum=2), new.racks)
+    for each in new.ledgers.values():
+        assert not misplaced(each.metadata, placement)
+    few = Store("three", "uvwx")
+    few.racks, few.policy = new.racks, new.policy.replace(min_num_racks_per_write_quorum=2)
+    few.down |= {*"wx"}
+    few.stored["t"] = {}
+    with pytest.raises(NotEnoughBookiesError, match="cannot be placed on 3 of the 3 writable bookies with min"):
         imported(few, folder)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fencepost.ledger.client.replication import Copied, Pace, has_ends, refill, replace_fragments
+from fencepost.ledger.client.replication import Copied, Pace, has_ends, refill, replace_fragments, spread_fragments
 from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
@@ -22,6 +23,7 @@ from fencepost.ledger.rules.metadata import (
     marked_in_recovery,
     with_changed_ensemble,
 )
+from fencepost.ledger.rules.placement import POLICY, Policy
 
 LEDGER = 7
 DIGESTS = Digests(DigestType.CRC32C, b"")
@@ -47,6 +49,8 @@ class StandIn:
         self.asked: list[tuple[str, int]] = []
         self.while_copying: Callable[[], object] = lambda: None
         self.metadata = self
+        self.policy = POLICY
+        self.racks: tuple[tuple[str, str], ...] = ()
 
     def change(self, metadata: LedgerMetadata) -> None:
         self.kept = LedgerInService(metadata, self.kept.version + 1)
@@ -61,7 +65,7 @@ class StandIn:
         return self.kept.version
 
     async def bookies(self) -> Bookies:
-        return Bookies(tuple(sorted(self.stored.keys() - self.down)))
+        return Bookies(tuple(sorted(self.stored.keys() - self.down)), racks=self.racks)
 
     async def ask(self, bookie: str, request: Any) -> Any:
         if bookie in self.down:
@@ -188,3 +192,66 @@ def test_a_bookie_is_given_what_it_lacks() -> None:
         asyncio.run(refill(store, LEDGER, metadata, place, "b", PACE, Copied()))  # type: ignore[arg-type]
     check_whole(store, 20)
     assert store.kept.version == 0
+
+
+# -- placement ---------------------------------------------------------------------------------------------------------
+
+STRICT = Policy(enforce_min_num_racks_per_write_quorum=True)
+RACKS = tuple((b, f"/{rack}") for b, rack in zip("abcdef", "xxyyyx", strict=True))
+
+
+def moved(store: StandIn) -> int:
+    return asyncio.run(spread_fragments(store, LEDGER, PACE, Copied()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_replacement_is_in_a_rack_that_suits(seed: int) -> None:
+    random.seed(seed)
+    store = StandIn(ledger((0, "abc"), last=9, write_quorum=3), 10, "abcdef")
+    store.racks, store.down = RACKS, {"c"}
+    assert replaced(store, "c") == 1
+    assert store.kept.metadata.fragments[0].ensemble[2] in "de"
+    check_whole(store, 10)
+
+
+def test_nothing_is_replaced_if_the_placement_can_not_be_met_and_is_enforced() -> None:
+    store = StandIn(ledger((0, "abc"), last=9, write_quorum=3), 10, "abcf")
+    store.racks, store.down, store.policy = RACKS, {"c"}, STRICT
+    message = (
+        "take the place of c in ledger 7: start another one, or set racks .*, as minNumRacksPerWriteQuorum = 2 must"
+    )
+    with pytest.raises(NotEnoughBookiesError, match=message):
+        replaced(store, "c")
+    assert store.kept.version == 0
+    store.policy = POLICY
+    assert replaced(store, "c") == 1
+    assert store.kept.metadata.fragments[0].ensemble == ("a", "b", "f")
+
+
+def test_entries_move_until_they_are_in_two_racks() -> None:
+    """The bookie that they move from may have the only copy that can be read."""
+    store = StandIn(ledger((0, "abf"), (10, "acd"), last=19, write_quorum=3), 20, "abcdef")
+    store.racks = RACKS
+    for bookie in "bf":
+        store.stored[bookie].clear()
+    assert moved(store) == 1
+    first, second = store.kept.metadata.fragments
+    assert second.ensemble == ("a", "c", "d")
+    assert len({*first.ensemble} & {*"abf"}) == 2 and {*first.ensemble} & {*"cde"}
+    (new,) = {*first.ensemble} & {*"cde"}
+    assert [store.stored[new].get(entry_id) for entry_id in range(10)] == [body(each) for each in range(10)]
+    assert moved(store) == 0 and store.kept.version == 1
+
+
+def test_entries_do_not_move_while_they_are_written_or_recovered_or_without_need() -> None:
+    for metadata in (
+        ledger((0, "abf"), write_quorum=3),
+        marked_in_recovery(ledger((0, "abf"), (5, "abf"), write_quorum=3)),
+        ledger((0, "abc"), last=9, write_quorum=3),
+    ):
+        store = StandIn(metadata, 10, "abcdef")
+        store.racks = RACKS
+        assert moved(store) == 0 and store.kept.version == 0
+    store = StandIn(ledger((0, "abf"), last=9, write_quorum=3), 10, "abf")  # nobody is in the other rack
+    store.racks = RACKS
+    assert moved(store) == 0

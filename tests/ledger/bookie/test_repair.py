@@ -84,9 +84,9 @@ class Killable:
 
 
 @contextlib.contextmanager
-def bookies(tmp_path: Path, uri: str, *settings: str) -> Iterator[list[Killable]]:
-    """Three serving bookies."""
-    several = [Killable(tmp_path / str(number), uri, *settings) for number in range(3)]
+def bookies(tmp_path: Path, uri: str, *settings: str, count: int = 3) -> Iterator[list[Killable]]:
+    """Serving bookies."""
+    several = [Killable(tmp_path / str(number), uri, *settings) for number in range(count)]
     try:
         for each in several:
             each.start()

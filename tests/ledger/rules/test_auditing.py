@@ -10,11 +10,11 @@ from fencepost.ledger.rules import auditing
 from fencepost.ledger.rules.auditing import Due, Watched
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
+from fencepost.ledger.rules.placement import replacement
 from fencepost.ledger.rules.replication import (
     is_closed_fragment,
     lost,
     replaceable,
-    replacement,
     waits_for_end,
     with_replacement,
 )
@@ -141,9 +141,8 @@ def test_a_ledger_whose_settled_fragments_are_replicated_has_lost_nothing_there(
     last = metadata.fragments[-1]
     while left := replaceable(metadata, gone):
         (place, bookie), *_ = left
-        new = replacement(
-            (*metadata.fragments[place].ensemble, *gone), sorted(registered) + ["new 1", "new 2", "new 3"]
-        )
+        others = sorted(registered) + ["new 1", "new 2", "new 3"]
+        new = replacement(metadata.fragments[place].ensemble, bookie, gone, others)
         assert new is not None and new not in metadata.fragments[place].ensemble and new not in gone
         metadata = with_replacement(metadata, place, bookie, new)
         assert len(set(metadata.fragments[place].ensemble)) == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.ledger.rules import adding, ensembles, metadata, reading, recovery
+from fencepost.ledger.rules import adding, ensembles, metadata, placement, reading, recovery
 from fencepost.ledger.rules.adding import AddOutcome
 from fencepost.ledger.rules.codes import NEGATIVES, Code, Verdict
 from fencepost.ledger.rules.ensembles import Fragment
@@ -233,14 +233,14 @@ def test_the_fragment_of_an_entry() -> None:
     ],
 )
 def test_failed_bookies_are_replaced_in_their_places(failed: str, candidates: str, ensemble: str | None) -> None:
-    changed = ensembles.replaced("abc", failed, candidates)
+    changed = placement.replaced("abc", failed, candidates)
     assert changed == (None if ensemble is None else tuple(ensemble))
     assert ensembles.needs_change("abc", failed) is bool(set("abc") & set(failed))
 
 
 @pytest.mark.parametrize(("candidates", "ensemble"), [("abcd", "abc"), ("cba", "cba"), ("ab", None), ("aab", None)])
 def test_the_first_ensemble(candidates: str, ensemble: str | None) -> None:
-    assert ensembles.chosen(candidates, 3) == (None if ensemble is None else tuple(ensemble))
+    assert placement.chosen(candidates, 3) == (None if ensemble is None else tuple(ensemble))
 
 
 @given(quorum_sizes(), SOME, st.integers(0, 9))
@@ -254,7 +254,7 @@ def test_an_entry_may_be_committed_by_those_that_have_not_failed_it(
 
 
 def test_bookies_that_failed_before_are_taken_last() -> None:
-    assert ensembles.preferred("abcd", "bd") == ["a", "c", "b", "d"]
+    assert placement.preferred("abcd", "bd") == ["a", "c", "b", "d"]
 
 
 def test_a_change_of_ensemble_holds_from_the_entry_after_the_lac_on() -> None:
@@ -271,7 +271,7 @@ def test_after_a_change_the_new_bookies_of_a_write_set_are_asked(
     sizes: tuple[str, int, int], entry_id: int, failed: set[str]
 ) -> None:
     before, write_quorum, _ = sizes
-    after = ensembles.replaced(before, failed, "vwxyz")
+    after = placement.replaced(before, failed, "vwxyz")
     assert after is not None
     asked = ensembles.newly_asked(entry_id, before, after, write_quorum)
     had = set(ensembles.write_set(entry_id, before, write_quorum))

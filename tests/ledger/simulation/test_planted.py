@@ -21,7 +21,7 @@ from fencepost.ledger.roles import reading as entries_read
 from fencepost.ledger.roles.interface import Outcome, ReadOver, Result
 from fencepost.ledger.roles.metadata import Seen
 from fencepost.ledger.roles.requests import AddRequests
-from fencepost.ledger.rules import adding, ensembles, reading, recovery
+from fencepost.ledger.rules import adding, ensembles, placement, reading, recovery
 from fencepost.ledger.rules import metadata as life
 from fencepost.ledger.rules.adding import AddOutcome
 from fencepost.ledger.rules.codes import Code, Verdict
@@ -203,16 +203,16 @@ PLANTED = [
     ),
     Planted(
         "bookies that stay change their places",
-        ensembles,
+        placement,
         "replaced",
         lambda f, *a: (lambda e: e and tuple(sorted(e)))(f(*a)),
         seed=110,
     ),
     Planted(
         "a bookie that failed is chosen again",
-        ensembles,
+        placement,
         "replaced",
-        lambda f, ensemble, failed, candidates: tuple(ensemble),
+        lambda f, ensemble, failed, candidates, *_: tuple(ensemble),
         seed=3,
     ),
     Planted("new bookies are not sent what they lack", ensembles, "newly_asked", lambda f, *a: [], seed=614),

@@ -13,6 +13,7 @@ from campaigns import MANY_STATES, campaign_if, engine_for
 
 from fencepost import OptionError, check
 from fencepost.ledger.rules import auditing, replication
+from fencepost.ledger.rules.placement import Placement, chosen, replaced, replacement
 from fencepost.protocols.store import autorecovery
 from fencepost.protocols.store.autorecovery import AutoRecovery
 
@@ -28,6 +29,7 @@ HOLDS = {
     "one-confirms": (140_071, 30),
     "two-ledgers": (126_428, 33),
     "four-bookies": (105_162, 29),
+    "two-racks": (74_916, 29),
 }
 
 # States in the shortest counterexample.
@@ -40,6 +42,7 @@ VIOLATED = {
     "as-bookkeeper": 13,
     "returns-overlooked": 11,
     "registered-alone": 4,
+    "not-enforced": 5,
     "anyone-audits": 5,
 }
 
@@ -128,6 +131,29 @@ def test_a_fault_in_a_rule_is_found(
         assert "a_ledger_is_whole_again" in result.verdict
     else:
         result.must_violate(violated)
+
+
+def _beside_survivors(
+    ensemble: Any, lost: Any, gone: Any, candidates: Any, write_quorum: int, placement: Placement
+) -> Any:
+    """The replacement that suits the bookies that are left, though other lost ones may come back."""
+    changed = replaced(ensemble, {*gone, lost}, candidates, write_quorum, placement)
+    return None if changed is None else changed[ensemble.index(lost)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("replacement", _beside_survivors),
+        ("replacement", lambda ensemble, lost, gone, candidates, *_: replacement(ensemble, lost, gone, candidates)),
+        ("replaced", lambda ensemble, failed, candidates, *_: replaced(ensemble, failed, candidates)),
+        ("chosen", lambda candidates, size, *_: chosen(list(candidates)[::2], size)),
+    ],
+)
+def test_a_fault_in_placement_is_found(monkeypatch: pytest.MonkeyPatch, rule: str, broken: Callable[..., Any]) -> None:
+    monkeypatch.setattr(autorecovery, rule, broken)
+    result = check(AutoRecovery.configured("two-racks"), engine="embedded")
+    result.must_violate("entries_are_in_all_racks")
 
 
 def test_there_must_be_a_bookie_to_copy_to() -> None:

@@ -6,7 +6,8 @@
     fencepost bookie cookie delete BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie safe-to-stop BOOKIE --metadata zk://HOST:PORT/ledgers
-    fencepost bookie list [under-replicated] --metadata zk://HOST:PORT/ledgers
+    fencepost bookie rack BOOKIE [RACK] --metadata zk://HOST:PORT/ledgers
+    fencepost bookie list [under-replicated|misplaced] --metadata zk://HOST:PORT/ledgers
 
 The first word is a verb, or the directory of the bookie to run. Write ``./inspect`` for a directory named like a verb.
 """
@@ -42,7 +43,8 @@ VERBS = {
     "recover": "copy the entries of a lost bookie to others",
     "decommission": "copy the entries of a stopped bookie to others, and remove it from the cluster",
     "safe-to-stop": "say whether a bookie may stop; the exit code is 1 if ledgers need it",
-    "list": "list the bookies, or the under-replicated ledgers",
+    "rack": "show, set or remove the rack of a bookie",
+    "list": "list the bookies, or the ledgers that are under-replicated or misplaced",
 }
 
 
@@ -56,7 +58,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
         "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
         "       fencepost bookie safe-to-stop BOOKIE --metadata URI [--json]\n"
-        "       fencepost bookie list [under-replicated] --metadata URI [--json]"
+        "       fencepost bookie rack BOOKIE [/RACK | /ZONE/RACK] --metadata URI [--remove]\n"
+        "       fencepost bookie list [under-replicated | misplaced] --metadata URI [--json]"
     )
     parser.description = "Run a bookie, or one of these verbs:\n" + "\n".join(
         f"  {verb:<12}  {purpose}" for verb, purpose in VERBS.items()
@@ -66,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         "words DIR",
         "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, safe-to-stop,"
-        " list) with its arguments",
+        " rack, list) with its arguments",
         nargs="+",
     )
     running = parser.add_argument_group("running a bookie")
@@ -93,6 +96,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     mending = parser.add_argument_group("cookie, recover, decommission")
     option(mending, "--dry-run", "only print what would be done, and lost")
     option(mending, "--force", "delete a cookie although ledgers still have entries on the bookie")
+    placing = parser.add_argument_group("rack")
+    option(placing, "--remove", "remove the rack")
     parser.epilog = serving.settings_help(BookieSettings)
 
 

@@ -1,5 +1,5 @@
-"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission``, ``safe-to-stop`` and
-``list``.
+"""An operator's commands on bookies: ``fencepost bookie cookie``, ``recover``, ``decommission``, ``safe-to-stop``,
+``rack`` and ``list``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from fencepost.ledger.metadata.registration import address_of
 from fencepost.ledger.metadata.stopping import stop_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.cookies import Cookie
+from fencepost.ledger.rules.placement import Placement, rack
+from fencepost.ledger.rules.replication import misplaced
+from fencepost.ledger.security import Security
 
 NOT_SAFE = 1
 """The exit code of ``safe-to-stop`` if ledgers need the bookie."""
@@ -50,11 +53,15 @@ def run(args: argparse.Namespace, settings: BookieSettings, verb: str, *about: s
             raise OptionError(f"fencepost bookie cookie {verb}: there is {', '.join(COOKIE_VERBS)}")
         takes, verb = "bookie" if verb == "delete" else "directory", f"cookie {verb}"
     elif verb == "list":
-        if about not in ((), ("under-replicated",)):
+        if about not in ((), ("under-replicated",), ("misplaced",)):
             raise OptionError(
-                f"fencepost bookie list {' '.join(about)}: there is list, of all bookies, and list under-replicated"
+                f"fencepost bookie list {' '.join(about)}: there is list, of all bookies, list under-replicated and"
+                " list misplaced"
             )
-        takes, verb, rest = "word", "list under-replicated" if about else "list", [*about] or [""]
+        takes, verb, rest = "word", " ".join(("list", *about)), [*about] or [""]
+    elif verb == "rack":
+        takes, rest = "bookie, and perhaps one rack", [*about[:1], *about[2:]]
+        args.rack = about[1] if len(about) > 1 else None
     else:
         takes, rest = "bookie", [*about]
     if len(rest) != 1:
@@ -205,7 +212,7 @@ async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, book
     """Print whether a bookie may stop, and the fragments that need it."""
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
-        found = await stop_of(client, bookie_id)
+        found = await stop_of(client, bookie_id, Security.of_environment().placement())
     if found is None:
         raise OptionError(f"there is no bookie {bookie_id}: fencepost bookie list prints their ids")
     if args.json:
@@ -219,11 +226,65 @@ async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, book
     return errors.HOLDS if found.is_safe else NOT_SAFE
 
 
+async def _rack(args: argparse.Namespace, settings: BookieSettings, bookie: str) -> int:
+    """Print the rack of a bookie, after it was set or removed."""
+    place = None if args.rack is None else rack(args.rack)
+    if args.rack is not None and (args.remove or place is None or place.count("/") > 2):
+        raise OptionError(
+            f"fencepost bookie rack {bookie} {args.rack}: give one rack, /RACK or /ZONE/RACK, or --remove"
+        )
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        if place is not None or args.remove:
+            await client.set_rack(bookie, place)
+        registered = await client.bookies()
+        cookies = await client.names_in(paths.COOKIES) or ()
+    found = dict(registered.racks).get(bookie)
+    output.say(f"bookie {bookie} is in {found}" if found else f"bookie {bookie} has no rack")
+    if bookie not in (*registered.writable, *registered.read_only, *cookies):
+        output.complain(f"the cluster has no bookie {bookie} yet", None, False)
+    return errors.HOLDS
+
+
+async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
+    """Print the fragments with entries in fewer racks or zones than the minimum."""
+    policy = Security.of_environment().placement()
+    fragments: list[dict[str, Any]] = []
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        placement = Placement(policy, (await client.bookies()).racks)
+        async for ledger, metadata in client.all_metadata():
+            for place, found in misplaced(metadata, placement):
+                fragment = metadata.fragments[place]
+                fragments.append(
+                    {
+                        "ledger": ledger,
+                        "first_entry": fragment.first_entry_id,
+                        "racks": found.racks,
+                        "zones": found.zones,
+                        "ensemble": fragment.ensemble,
+                    }
+                )
+                if not args.json:
+                    output.say(
+                        f"ledger {ledger}, fragment from entry {fragment.first_entry_id}: racks {found.racks}, zones"
+                        f" {found.zones}, on {', '.join(fragment.ensemble)}"
+                    )
+    if args.json:
+        output.say(msgspec.json.format(msgspec.json.encode(fragments), indent=2).decode())
+    else:
+        least = f"{policy.min_num_racks_per_write_quorum} racks"
+        if policy.min_num_zones_per_write_quorum > 1:
+            least += f" and {policy.min_num_zones_per_write_quorum} zones"
+        output.say(f"fragments with entries in fewer than {least}: {len(fragments):,}")
+    return errors.HOLDS
+
+
 async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
-    """Print all bookies with their addresses and states."""
+    """Print all bookies with their states, racks and addresses."""
     bookies: list[dict[str, str | None]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         registered = await client.bookies()
+        racks = dict(registered.racks)
         known = {*registered.writable, *registered.read_only, *(await client.names_in(paths.COOKIES) or ())}
         for bookie in sorted(known):
             state = "down"
@@ -233,14 +294,14 @@ async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: s
             if state != "down":
                 with contextlib.suppress(ValueError):
                     address = "{}:{}".format(*address_of(bookie, await client.bookie_info(bookie)))
-            bookies.append({"bookie": bookie, "state": state, "address": address})
+            bookies.append({"bookie": bookie, "state": state, "address": address, "rack": racks.get(bookie)})
     if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(bookies), indent=2).decode())
         return errors.HOLDS
-    width = max((len(each["bookie"] or "") for each in bookies), default=0)
+    width, of_racks = (max((len(each[name] or "") for each in bookies), default=0) for name in ("bookie", "rack"))
     for each in bookies:
         at = each["address"] if each["address"] not in (None, each["bookie"]) else ""
-        output.say(f"{each['bookie']:<{width}}  {each['state']:<9}  {at}".rstrip())
+        output.say(f"{each['bookie']:<{width}}  {each['state']:<9}  {each['rack'] or '':<{of_racks}}  {at}".rstrip())
     return errors.HOLDS
 
 
@@ -279,6 +340,8 @@ _DOES: dict[str, Callable[[argparse.Namespace, BookieSettings, str], Coroutine[A
     "recover": _recover,
     "decommission": _decommission,
     "safe-to-stop": _safe_to_stop,
+    "rack": _rack,
     "list": _list_bookies,
+    "list misplaced": _list_misplaced,
     "list under-replicated": _list,
 }

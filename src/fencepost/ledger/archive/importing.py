@@ -21,7 +21,7 @@ from fencepost.files.storage import Storage
 from fencepost.ledger.archive import layout
 from fencepost.ledger.archive.exporting import AT_ONCE, Bodies, Moved, Report, together
 from fencepost.ledger.archive.layout import INDEX, Chunk, Index, Manifest
-from fencepost.ledger.client.client import LedgerClient
+from fencepost.ledger.client.client import LedgerClient, too_few
 from fencepost.ledger.entries import Digests, Entry, master_key
 from fencepost.ledger.errors import (
     BadVersionError,
@@ -34,8 +34,9 @@ from fencepost.ledger.errors import (
 from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, AddEntryResponse, ReadEntry
 from fencepost.ledger.metadata.client import LedgerInService
 from fencepost.ledger.rules.codes import Code
-from fencepost.ledger.rules.ensembles import Fragment, replaced, with_ensemble, write_set
+from fencepost.ledger.rules.ensembles import Fragment, with_ensemble, write_set
 from fencepost.ledger.rules.metadata import IMPORTING, LedgerMetadata, LedgerStatus, closed, current_ensemble
+from fencepost.ledger.rules.placement import Placement, chosen, replaced
 
 
 def ledgers_in(source: Storage, wanted: Collection[int] = ()) -> dict[int, tuple[Manifest, str]]:
@@ -159,32 +160,31 @@ class _Import:
     async def _begin(self, found: LedgerInService | None) -> None:
         """Write the metadata of a ledger without entries."""
         before = () if found is None else current_ensemble(found.metadata)
-        writable = await self._writable()
-        ensemble = [*(each for each in before if each in writable), *(each for each in writable if each not in before)]
-        if len(ensemble) < self.manifest.ensemble_size:
+        writable, placement = await self._available()
+        preferred = [*(each for each in before if each in writable), *(each for each in writable if each not in before)]
+        ensemble = chosen(preferred, self.manifest.ensemble_size, self.manifest.write_quorum, placement)
+        if ensemble is None:
             raise self._too_few(len(writable))
-        chosen = tuple(ensemble[: self.manifest.ensemble_size])
-        self.metadata = self.metadata.replace(fragments=(Fragment(0, chosen),))
+        self.metadata = self.metadata.replace(fragments=(Fragment(0, ensemble),))
         if found is not None:
             self.version = found.version
             await self._write(self.metadata)
             return
-        await self._refuse_known(chosen)
+        await self._refuse_known(ensemble)
         self.version = await self.store.metadata.create_ledger(self.number, self.metadata)
 
     async def _write(self, metadata: LedgerMetadata) -> None:
         self.version = await self.store.metadata.write_ledger(self.number, metadata, self.version)
         self.metadata = metadata
 
-    async def _writable(self) -> list[str]:
-        bookies = [each for each in (await self.store.bookies()).writable if each not in self._failed]
-        return random.sample(bookies, len(bookies))
+    async def _available(self) -> tuple[list[str], Placement]:
+        """The bookies that take entries, in random order, and where to place them."""
+        bookies = await self.store.bookies()
+        writable = [each for each in bookies.writable if each not in self._failed]
+        return random.sample(writable, len(writable)), Placement(self.store.policy, bookies.racks)
 
     def _too_few(self, there: int) -> NotEnoughBookiesError:
-        return NotEnoughBookiesError(
-            f"ledger {self.number} needs {self.manifest.ensemble_size} bookies to write to, and there are {there}:"
-            " start more, and run the import again"
-        )
+        return too_few(self.number, self.manifest.ensemble_size, there, self.store.policy, "bring bookies back")
 
     async def _refuse_known(self, bookies: Iterable[str]) -> None:
         """Raise :class:`Refusal` if a bookie has a deleted ledger of this number: its entries could be taken for the
@@ -222,8 +222,8 @@ class _Import:
                 self.report(chunk.last - chunk.first + 1, chunk.size)
                 return
             self._failed |= failed
-            writable = await self._writable()
-            others = replaced(ensemble, failed, writable)
+            writable, placement = await self._available()
+            others = replaced(ensemble, failed, writable, self.manifest.write_quorum, placement)
             if others is None:
                 raise self._too_few(len(writable))
             fragments = with_ensemble(self.metadata.fragments, others, chunk.first)

@@ -17,7 +17,8 @@ from fencepost.ledger.metadata.client import Bookies
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.auditing import Due, Watched, audited, is_asked_for, met, seen
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.replication import is_closed_fragment, lost
+from fencepost.ledger.rules.placement import Placement
+from fencepost.ledger.rules.replication import better, is_closed_fragment, lost, misplaced
 from fencepost.monitoring.metrics import Metrics
 
 AT_ONCE = 50
@@ -39,12 +40,14 @@ class Auditor:
         self._bookies = Bookies()
         self._watched = Watched()
         self._changed = Change()
+        self.misplaced = 0
+        """The ledgers with entries in too few racks or zones, at the last check."""
 
     async def run(self) -> None:
         """Audit until cancelled. Raises :class:`StoreError` if the metadata service fails."""
         stop = await self._store.metadata.watch_bookies(self._bookies_changed)
         try:
-            await until_one_ends(self._watch(), self._check_entries())
+            await until_one_ends(self._watch(), self._check_entries(), self._check_placement())
         finally:
             stop()
 
@@ -171,6 +174,39 @@ class Auditor:
             await self._check_all()
             await self._nodes.set_checked(_now())
             self._counts.took("auditor_CHECK_ALL_LEDGERS_TIME", time.perf_counter() - began)
+
+    async def _check_placement(self) -> None:
+        """Check periodically whether entries are in enough racks and zones."""
+        interval = self._settings.auditor_periodic_placement_policy_check_interval
+        if not interval:
+            await asyncio.Event().wait()
+        while True:
+            await self._until_enabled()
+            began = time.perf_counter()
+            self.misplaced = await self._misplaced()
+            self._counts.took("auditor_PLACEMENT_POLICY_CHECK_TIME", time.perf_counter() - began)
+            await asyncio.sleep(interval)
+
+    async def _misplaced(self) -> int:
+        """How many ledgers have entries in too few racks or zones. They are published if they can be repaired."""
+        found = 0
+        async for ledger, metadata in self._store.metadata.all_metadata():
+            placement = Placement(self._store.policy, self._bookies.racks)
+            if not misplaced(metadata, placement):
+                continue
+            found += 1
+            if (
+                self._settings.repaired_placement_policy_not_adhering_bookie_enable
+                and better(metadata, self._bookies.writable, placement) is not None
+                and await self._nodes.is_enabled()
+            ):
+                await self._nodes.publish(ledger, frozenset(), _now())
+        if found:
+            _log.warning(
+                "ledgers with entries in fewer racks or zones than the minimum: %d (fencepost bookie list misplaced)",
+                found,
+            )
+        return found
 
     async def _check_all(self) -> None:
         """Publish every ledger with a registered bookie that lacks the first or the last of its entries in a closed

@@ -77,10 +77,12 @@ class AutoRecovery:
         self._settings = settings
         self._nodes = UnderReplication(store.metadata, name)
         self._worker = Worker(store, self._nodes, settings, counts)
-        self._election = Election(self._nodes, Auditor(store, self._nodes, settings, counts).run)
+        auditor = Auditor(store, self._nodes, settings, counts)
+        self._election = Election(self._nodes, auditor.run)
         copied = self._worker.copied
         counts.gauges |= {
             "auditor_elected": lambda: self._election.is_auditor,
+            "auditor_NUM_LEDGERS_NOT_ADHERING_TO_PLACEMENT_POLICY": lambda: auditor.misplaced,
             "replication_worker_NUM_ENTRIES_WRITTEN": lambda: copied.entries,
             "replication_worker_NUM_BYTES_WRITTEN": lambda: copied.bytes,
             "replication_worker_ledgers_locked": lambda: len(self._nodes.held),

@@ -29,6 +29,14 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
         Unit("s"),
         "seconds between checks whether bookies have the first and the last of their entries; 0: none",
     ] = 604_800
+    auditor_periodic_placement_policy_check_interval: Annotated[
+        Number,
+        Unit("s"),
+        "seconds between searches of all metadata for entries in fewer racks or zones than the minimum; 0: none",
+    ] = 0
+    repaired_placement_policy_not_adhering_bookie_enable: Annotated[
+        bool, "whether such entries are then moved to other bookies, as far as there are some in other racks"
+    ] = False
     open_ledger_rereplication_grace_period: Annotated[
         Number,
         Unit("ms"),

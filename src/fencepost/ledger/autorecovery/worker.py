@@ -13,7 +13,7 @@ from fencepost.connections import tasks
 from fencepost.ledger.autorecovery.settings import RecoverySettings
 from fencepost.ledger.autorecovery.tasks import Change
 from fencepost.ledger.client.client import LedgerClient
-from fencepost.ledger.client.replication import Copied, Pace, has_ends, refill, replace_fragments
+from fencepost.ledger.client.replication import Copied, Pace, has_ends, refill, replace_fragments, spread_fragments
 from fencepost.ledger.errors import (
     MetadataServiceError,
     NoSuchLedgerError,
@@ -138,6 +138,8 @@ class Worker:
         batch = self._settings.rereplication_entry_batch_size
         if await replace_fragments(self._store, ledger, gone, self._pace, self.copied, batch):
             self._counts.add("replication_worker_NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED", 1)
+        if self._settings.repaired_placement_policy_not_adhering_bookie_enable:
+            await spread_fragments(self._store, ledger, self._pace, self.copied, batch)
         await self._refill(ledger, [each for each in taken.missing if each in registered])
         metadata = await self._store.ledger_metadata(ledger)
         gone = lost(metadata, await self._registered())

@@ -22,7 +22,8 @@ _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
     ),
     Error.NOT_ENOUGH_BOOKIES: (
         errors.NotEnoughBookiesError,
-        "there are not enough writable bookies for ledger {}: start more, or ask for a smaller ensemble",
+        "there are not enough writable bookies for ledger {}, or not in enough racks: start more, or ask for a smaller"
+        " ensemble",
     ),
     Error.LEDGER_CLOSED: (errors.LedgerClosedError, "ledger {} is closed"),
     Error.LEDGER_FENCED: (errors.LedgerFencedError, "ledger {} was fenced: somebody else recovers it, or has"),

@@ -33,6 +33,7 @@ from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.ledger.roles.writer import WriterSettings
 from fencepost.ledger.rules.ensembles import are_quorums
 from fencepost.ledger.rules.metadata import IMPORTING, OF_LOG, DigestType, LedgerMetadata
+from fencepost.ledger.rules.placement import Policy, unmet
 from fencepost.traces import TraceWriter
 
 _log = logging.getLogger("fencepost.ledgers")
@@ -121,6 +122,11 @@ class LedgerClient:
         """The session with the metadata service. Raises as :meth:`.Driver.must_work` does."""
         self.driver.must_work()
         return self.driver.metadata
+
+    @property
+    def policy(self) -> Policy:
+        """The racks and zones that each entry must be in."""
+        return self.driver.settings.placement
 
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
@@ -250,10 +256,7 @@ class LedgerClient:
                     raise
                 continue
             except NotEnoughBookiesError:
-                raise NotEnoughBookiesError(
-                    f"ledger {number} needs {settings.ensemble_size} bookies to write to, and there are"
-                    f" {len(self.driver.bookies.writable)}: start more, or ask for a smaller ensemble"
-                ) from None
+                raise too_few(number, settings.ensemble_size, len(self.driver.bookies.writable), self.policy) from None
             bookie = await writer.known_to()
             if bookie is None:
                 return writer
@@ -417,6 +420,24 @@ def writer_settings(
         bool(deferred_sync),
         int(arguments.seconds("explicit_lac_interval", explicit_lac_interval) * 1_000_000),
         reserves=reserves,
+    )
+
+
+def too_few(
+    ledger: int, ensemble_size: int, there: int, policy: Policy, instead: str = "ask for a smaller ensemble"
+) -> NotEnoughBookiesError:
+    """The error if there is no ensemble for a ledger: there are too few bookies, or they are in too few racks.
+    ``there``: how many could be taken. ``instead``: what else helps.
+    """
+    asked = unmet(policy)
+    if there < ensemble_size or not asked:
+        return NotEnoughBookiesError(
+            f"ledger {ledger} needs {ensemble_size} bookies to write to, and there are {there}: start more, or"
+            f" {instead}"
+        )
+    return NotEnoughBookiesError(
+        f"ledger {ledger} cannot be placed on {ensemble_size} of the {there} writable bookies with {asked}: start"
+        " bookies in other racks, or set racks (fencepost bookie rack)"
     )
 
 

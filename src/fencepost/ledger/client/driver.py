@@ -58,7 +58,7 @@ from fencepost.ledger.roles.interface import (
     WriteMetadata,
 )
 from fencepost.ledger.rules.codes import Code
-from fencepost.ledger.rules.ensembles import preferred
+from fencepost.ledger.rules.placement import Placement
 from fencepost.traces import TraceWriter
 
 _log = logging.getLogger("fencepost.ledgers")
@@ -203,7 +203,7 @@ class Driver:
         return address_of(bookie, await self.metadata.bookie_info(bookie))
 
     def failed(self, bookie: str) -> None:
-        """Choose a bookie last for a while."""
+        """Choose a bookie only if others do not do, for a while."""
         is_news = bookie not in self._quarantined()
         self.failed_until[bookie] = self.loop.time() + self.settings.quarantine
         if is_news:
@@ -215,9 +215,14 @@ class Driver:
             actor.deliver(Disconnected(bookie))
 
     def candidates(self) -> BookiesChanged:
-        """The writable bookies in random order, with recently failed ones last."""
+        """The writable bookies in random order, and those among them that have recently failed."""
         mixed = random.sample(self.bookies.writable, len(self.bookies.writable))
-        return BookiesChanged(tuple(preferred(mixed, self._quarantined())))
+        return BookiesChanged(tuple(mixed), frozenset(self._quarantined()), self.placement)
+
+    @property
+    def placement(self) -> Placement:
+        """Where entries are placed: the policy of the settings, and the racks of bookies."""
+        return Placement(self.settings.placement, self.bookies.racks)
 
     def _quarantined(self) -> set[str]:
         now = self.loop.time()

@@ -20,7 +20,15 @@ from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, Rea
 from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.replication import replaceable, replacement, sources, span, waits_for_end, with_replacement
+from fencepost.ledger.rules.placement import Placement, replacement, unmet
+from fencepost.ledger.rules.replication import (
+    better,
+    replaceable,
+    sources,
+    span,
+    waits_for_end,
+    with_replacement,
+)
 
 AT_ONCE = 32
 """The number of entries copied at once. It is small so that the repaired bookie can answer other requests in
@@ -146,27 +154,64 @@ async def replace_fragments(
     where it stopped. Raises :class:`ReadError` if an entry cannot be read, :class:`WriteError` if the new bookie does
     not store it, and :class:`NotEnoughBookiesError` if there is no other bookie.
     """
-    replaced = 0
-    while True:
-        found = await store.metadata.read_ledger(ledger)
-        left = replaceable(found.metadata, gone)
+
+    def choose(metadata: LedgerMetadata, bookies: list[str], placement: Placement) -> _Change | None:
+        left = replaceable(metadata, gone)
         if not left:
-            return replaced
+            return None
         (place, lost), *_ = left
-        bookies = (await store.bookies()).writable
-        new = replacement((*found.metadata.fragments[place].ensemble, *gone), random.sample(bookies, len(bookies)))
+        ensemble = metadata.fragments[place].ensemble
+        new = replacement(ensemble, lost, gone, bookies, metadata.write_quorum, placement)
         if new is None:
+            asked = unmet(placement.policy)
             raise NotEnoughBookiesError(
                 f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
+                + (f", or set racks (fencepost bookie rack), as {asked} must be met" if asked else "")
             )
+        return place, lost, new
+
+    return await _change_fragments(store, ledger, choose, gone, pace, copied, at_once)
+
+
+async def spread_fragments(store: LedgerClient, ledger: int, pace: Pace, copied: Copied, at_once: int = AT_ONCE) -> int:
+    """Move entries of closed fragments to other bookies, as far as that brings them into more racks and zones, up to
+    the minimum. Gives the number of replacements. Raises :class:`ReadError` and :class:`WriteError`.
+    """
+    return await _change_fragments(store, ledger, better, (), pace, copied, at_once)
+
+
+_Change = tuple[int, str, str]
+"""A fragment by its index, a bookie of its ensemble, and the one that takes its place."""
+
+
+async def _change_fragments(
+    store: LedgerClient,
+    ledger: int,
+    choose: Callable[[LedgerMetadata, list[str], Placement], _Change | None],
+    gone: Collection[str],
+    pace: Pace,
+    copied: Copied,
+    at_once: int,
+) -> int:
+    """Replace bookies in closed fragments until nothing is chosen any more. ``choose`` takes the metadata, the writable
+    bookies in random order, and the placement.
+    """
+    changed = 0
+    while True:
+        found, bookies = await store.metadata.read_ledger(ledger), await store.bookies()
+        mixed = random.sample(bookies.writable, len(bookies.writable))
+        change = choose(found.metadata, mixed, Placement(store.policy, bookies.racks))
+        if change is None:
+            return changed
+        place, old, new = change
         copier = Copier(store, ledger, found.metadata, pace, copied, gone=gone, at_once=at_once)
-        await _copy_all(copier, place, lost, new)
+        await _copy_all(copier, place, old, new)
         try:
-            await store.metadata.write_ledger(ledger, with_replacement(found.metadata, place, lost, new), found.version)
+            await store.metadata.write_ledger(ledger, with_replacement(found.metadata, place, old, new), found.version)
         # The writer changed an ensemble, or another repair is running. The copies do no harm.
         except BadVersionError:
             continue
-        replaced += 1
+        changed += 1
 
 
 async def refill(
@@ -207,7 +252,7 @@ async def has_ends(store: LedgerClient, ledger: int, metadata: LedgerMetadata, p
 
 
 async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
-    """Copy the entries of a bookie in a closed fragment to a new bookie, or to the same one."""
+    """Copy the entries of a bookie in a closed fragment to another one, or to the same one."""
     store, ledger, metadata = copier.store, copier.ledger, copier.metadata
     key = master_key(metadata.password or b"")
 
@@ -216,6 +261,7 @@ async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
         if not isinstance(response, AddEntryResponse) or response.code is not Code.OK:
             raise WriteError(f"bookie {new} does not take entries of ledger {ledger} now")
 
-    lacking = await copier.copy(belonging_of_fragment(metadata, place, lost), lost, put)
+    without = lost if lost in copier.gone else new  # a bookie that is only moved from still has its entries
+    lacking = await copier.copy(belonging_of_fragment(metadata, place, lost), without, put)
     if lacking:
         raise ReadError(f"{lacking} entries of ledger {ledger} cannot be had from any bookie now")

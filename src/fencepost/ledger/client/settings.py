@@ -10,6 +10,7 @@ import msgspec
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import Credentials
 from fencepost.ledger.client import arguments
+from fencepost.ledger.rules.placement import POLICY, Policy
 from fencepost.ledger.security import Security
 from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 
@@ -31,7 +32,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``speculation_delay``: if a bookie has not answered a read by then, the read also goes to another. ``poll_wait``:
     how long a bookie holds a long poll for the next entry. ``recovery_in_flight``: entries that a recovery reads at
-    once.
+    once. ``placement``: the racks and zones that each entry must be in.
     """
 
     request_timeout: float = 5.0
@@ -48,18 +49,20 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     speculation_delay: float = 0.1
     poll_wait: float = 1.0
     recovery_in_flight: int = 64
+    placement: Policy = POLICY
 
     @classmethod
     def of_environment(cls, **changes: Any) -> Self:
-        """Settings with the TLS and the credentials from the environment, see
+        """Settings with the TLS, the placement and the credentials from the environment, see
         :class:`fencepost.ledger.security.Security` and :class:`fencepost.connections.users.Credentials`.
         """
-        return cls(**{"tls": Security.of_environment().tls(), "credentials": Credentials.read(), **changes})
+        given = Security.of_environment()
+        return cls(**{"tls": given.tls(), "placement": given.placement(), "credentials": Credentials.read(), **changes})
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in ("unanswered_limit", "frame_limit", "recovery_in_flight"):
                 arguments.whole(name, value, 1)
-            elif name not in ("tls", "credentials"):
+            elif name not in ("tls", "credentials", "placement"):
                 arguments.seconds(name, value, may_be_none=False)

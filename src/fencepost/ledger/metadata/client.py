@@ -32,7 +32,7 @@ from fencepost.connections import sasl
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import CREDENTIALS, Credentials
 from fencepost.ledger import errors
-from fencepost.ledger.metadata import paths, registration, serialization
+from fencepost.ledger.metadata import paths, racks, registration, serialization
 from fencepost.ledger.metadata.address import Address, parse
 from fencepost.ledger.metadata.registration import BookieServiceInfo
 from fencepost.ledger.rules.metadata import LedgerMetadata
@@ -88,10 +88,11 @@ class LedgerInService(msgspec.Struct, frozen=True):
 
 
 class Bookies(msgspec.Struct, frozen=True):
-    """The ids of the registered bookies, writable and read-only."""
+    """The ids of the registered bookies, writable and read-only, and the racks of all bookies that have one."""
 
     writable: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
+    racks: tuple[tuple[str, str], ...] = ()
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -541,7 +542,40 @@ class MetadataClient:
             read_only = await self._retry(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
         except exceptions.NoNodeError:
             read_only = []
-        return Bookies(tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)))
+        return Bookies(
+            tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)), await self._read_racks(watch)
+        )
+
+    async def _read_racks(self, watch: Watch | None) -> tuple[tuple[str, str], ...]:
+        path = self._path(paths.RACKS)
+        if await self._retry(self._kazoo.exists_async, path, watch=watch) is None:
+            return ()
+        with contextlib.suppress(exceptions.NoNodeError):
+            data, _ = await self._retry(self._kazoo.get_async, path)
+            try:
+                return tuple(sorted(racks.racks_of(racks.from_bytes(data)).items()))
+            except ValueError as error:
+                _user_log.error("no bookie has a rack now, as %s has something else: %s", path, error)
+        return ()
+
+    async def set_rack(self, bookie: str, rack: str | None) -> None:
+        """Set the rack of a bookie, or with None remove it, for all clients; see :func:`.racks.with_rack`. Raises
+        :class:`UnknownLayoutError` if the existing racks cannot be read.
+        """
+        while True:
+            node = await self.read_node(paths.RACKS)
+            try:
+                before = racks.from_bytes(b"" if node is None else node.data)
+            except ValueError as error:
+                raise errors.UnknownLayoutError(f"{self._path(paths.RACKS)}: {error}") from error
+            after = racks.with_rack(before, bookie, rack)
+            if after == before:
+                return
+            if node is None:
+                if await self.create_node(paths.RACKS, racks.to_bytes(after)) is not None:
+                    return
+            elif await self.write_node(paths.RACKS, racks.to_bytes(after), node.version):
+                return
 
     async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
         """A bookie's registration; None if it is not registered, or only by its id. Raises ``ValueError`` if it cannot
@@ -746,6 +780,8 @@ class MetadataClient:
     # -- kazoo ---------------------------------------------------------------------------------------------------------
 
     def _path(self, below: str) -> str:
+        if below == paths.RACKS:
+            return f"{self.address.root.rpartition('/')[0]}/{below.rpartition('/')[2]}"
         return f"{self.address.root}/{below}"
 
     def _ledger_path(self, ledger: int) -> str:

@@ -18,6 +18,8 @@ INSTANCE_ID = "INSTANCEID"
 AVAILABLE = "available"
 READ_ONLY = "available/readonly"
 COOKIES = "cookies"
+RACKS = "../bookies"
+"""The racks of bookies, which Pulsar has beside the root."""
 ID_GENERATOR = "idgen"
 LONG_ID_GENERATOR = "idgen-long"
 

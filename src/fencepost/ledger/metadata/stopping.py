@@ -7,6 +7,7 @@ import msgspec
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.underreplication import UnderReplication
+from fencepost.ledger.rules.placement import POLICY, Placement, Policy
 from fencepost.ledger.rules.replication import Risk, fragments_on, is_closed_fragment, risks
 
 
@@ -54,8 +55,9 @@ class Stop(msgspec.Struct, frozen=True):
         return f"bookie {self.bookie} must not stop: {needing:,} of {self.ledgers:,} ledgers that name it need it{down}"
 
 
-async def stop_of(client: MetadataClient, bookie: str) -> Stop | None:
-    """What happens if a bookie stops now; None if neither the cluster nor a ledger knows it.
+async def stop_of(client: MetadataClient, bookie: str, policy: Policy = POLICY) -> Stop | None:
+    """What happens if a bookie stops now; None if neither the cluster nor a ledger knows it. ``policy``: that of
+    writers, who may have to replace the bookie.
 
     A bookie counts as serving if it is registered both before and after the search of all metadata. For an
     under-replicated ledger, the bookies that its mark names do not count. Raises :class:`StoreError`.
@@ -72,7 +74,7 @@ async def stop_of(client: MetadataClient, bookie: str) -> Stop | None:
     at_risk: list[AtRisk] = []
     for ledger, metadata in named:
         serving = registered - marked.get(ledger, frozenset())
-        for place, risk in risks(metadata, bookie, serving, writable):
+        for place, risk in risks(metadata, bookie, serving, writable, Placement(policy, after.racks)):
             fragment = metadata.fragments[place]
             away = sorted({*fragment.ensemble} - serving - {bookie})
             is_open = not is_closed_fragment(metadata, place)

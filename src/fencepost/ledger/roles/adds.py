@@ -12,7 +12,7 @@ import msgspec
 
 from fencepost.ledger.entries import Digests, Entry, Runs, runs_of
 from fencepost.ledger.messages import AddEntry
-from fencepost.ledger.roles.interface import AddBatch, AddsAnswered, Effect, SendAdds, Trace
+from fencepost.ledger.roles.interface import AddBatch, AddsAnswered, BookiesChanged, Effect, SendAdds, Trace
 from fencepost.ledger.rules.adding import AddOutcome, lac_reached, outcome_of_add
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import (
@@ -20,10 +20,9 @@ from fencepost.ledger.rules.ensembles import (
     is_in_write_set,
     may_be_committed,
     newly_asked,
-    preferred,
-    replaced,
     still_confirmed,
 )
+from fencepost.ledger.rules.placement import replaced
 from fencepost.ledger.rules.protections import ALL, Protections
 
 Masks: TypeAlias = "array[int] | list[int]"
@@ -338,13 +337,15 @@ class Adds:
                 sent.append({"bookie": bookie, "entries": runs_of(anew)})
         return sent
 
-    def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
+    def replacement(self, ensemble: tuple[str, ...], available: BookiesChanged) -> tuple[str, ...] | None:
         """An ensemble with as many failed bookies replaced as possible, given all available bookies. None if none can
         be replaced.
         """
-        failed, candidates = [*self.failed], preferred(bookies, self.failed_before)
+        failed, suspects = [*self.failed], available.suspects.union(self.failed_before)
         for number in range(len(failed), 0, -1):
-            changed = replaced(ensemble, failed[:number], candidates)
+            changed = replaced(
+                ensemble, failed[:number], available.bookies, self.write_quorum, available.placement, suspects
+            )
             if changed is not None:
                 return changed
         return None

@@ -16,6 +16,7 @@ from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, Request, Response
 from fencepost.ledger.records import Record
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.metadata import LedgerMetadata
+from fencepost.ledger.rules.placement import ANYWHERE, Placement
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -239,9 +240,13 @@ class MetadataChanged(Event, frozen=True, gc=False):
 
 
 class BookiesChanged(Event, frozen=True, gc=False):
-    """The registered writable bookies, in order of preference."""
+    """The registered writable bookies, in order of preference. ``suspects``: those that have failed this client of
+    late.
+    """
 
     bookies: tuple[str, ...]
+    suspects: frozenset[str] = frozenset()
+    placement: Placement = ANYWHERE
 
 
 class SessionExpired(Event, frozen=True, gc=False):

@@ -123,7 +123,7 @@ class Recoverer(OfLedger):
         self.digests = Digests(DigestType.DUMMY, settings.password)
         self.key = master_key(settings.password)
         self.view = MetadataView(ledger, settings.metadata_retry_delay)
-        self.bookies: tuple[str, ...] = ()
+        self.available = BookiesChanged(())
         self.tokens: list[int] = []
         self.attempts = 0
         self.txn = 0
@@ -386,7 +386,7 @@ class Recoverer(OfLedger):
     def _replace_bookies(self, effects: list[Effect]) -> None:
         if self.status is not RecoveryStatus.READING:
             return
-        changed = self.adds.replacement(current_ensemble(self._marked()), self.bookies)
+        changed = self.adds.replacement(current_ensemble(self._marked()), self.available)
         if changed is None:
             if not self.adds.may_go_on():
                 self._end(effects, Error.NOT_ENOUGH_BOOKIES)
@@ -478,7 +478,7 @@ class Recoverer(OfLedger):
             self._begin(effects)
 
     def _bookies_changed(self, event: BookiesChanged, effects: list[Effect]) -> None:
-        self.bookies = event.bookies
+        self.available = event
         if self.adds.failed:
             self._replace_bookies(effects)
 

@@ -53,7 +53,7 @@ from fencepost.ledger.rules.adding import (
     outlives_connection,
     room,
 )
-from fencepost.ledger.rules.ensembles import Fragment, are_quorums, chosen, needs_change
+from fencepost.ledger.rules.ensembles import Fragment, are_quorums, needs_change
 from fencepost.ledger.rules.metadata import (
     DigestType,
     LedgerMetadata,
@@ -72,6 +72,7 @@ from fencepost.ledger.rules.metadata import (
     to_create,
     with_changed_ensemble,
 )
+from fencepost.ledger.rules.placement import chosen
 from fencepost.ledger.rules.protections import ALL, Protections
 
 
@@ -166,7 +167,7 @@ class Writer(OfLedger):
         self.digests = Digests(settings.digest_type, settings.password)
         self.key = master_key(settings.password)
         self.view = MetadataView(ledger, settings.metadata_retry_delay)
-        self.bookies: tuple[str, ...] = ()
+        self.available = BookiesChanged(())
         self.status = WriterStatus.NEW
         self.error = Error.NONE
         self.changing_ensemble = False
@@ -321,7 +322,7 @@ class Writer(OfLedger):
         if ensemble != self.adds.ensemble:
             self._trace(effects, "client_resends_pending_add_op", self.adds.resent(ensemble))
             self.adds.change_ensemble(ensemble, effects)
-        changed = self.adds.replacement(ensemble, self.bookies)
+        changed = self.adds.replacement(ensemble, self.available)
         if what_next is Next.WRITE and changed is not None:
             metadata = with_changed_ensemble(metadata, changed, self.adds.confirmed)
             self._write("client_changes_ensemble", metadata, effects)
@@ -477,7 +478,8 @@ class Writer(OfLedger):
 
     def _create_metadata(self, effects: list[Effect]) -> None:
         settings = self.settings
-        ensemble = chosen(self.bookies, settings.ensemble_size)
+        there = self.available
+        ensemble = chosen(there.bookies, settings.ensemble_size, settings.write_quorum, there.placement, there.suspects)
         if ensemble is None:
             self.status = WriterStatus.NEW
             effects.append(Result(self.creation, error=Error.NOT_ENOUGH_BOOKIES))
@@ -563,7 +565,7 @@ class Writer(OfLedger):
             self._metadata_answered(event, effects)
 
     def _bookies_changed(self, event: BookiesChanged, effects: list[Effect]) -> None:
-        self.bookies = event.bookies
+        self.available = event
         if self.adds.failed and self.status in (WriterStatus.OPEN, WriterStatus.DRAINING):
             self._replace_bookies(effects)
 

@@ -6,7 +6,7 @@ The quorums are those of BookKeeper's replication protocol and its specification
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from typing import Any, TypeVar
 
 from fencepost.language.values import Record
@@ -105,25 +105,9 @@ def fragment_of(fragments: Sequence[F], entry_id: int) -> F:
     return next(f for f in reversed(fragments) if f.first_entry_id <= entry_id)
 
 
-def chosen(candidates: Iterable[B], size: int) -> tuple[B, ...] | None:
-    """The ensemble of a new ledger: the first candidates. None if there are too few."""
-    ensemble = tuple(dict.fromkeys(candidates))[:size]
-    return ensemble if len(ensemble) == size else None
-
-
 def needs_change(ensemble: Collection[B], failed: Collection[B]) -> bool:
     """Whether a bookie of the ensemble has failed."""
     return any(b in failed for b in ensemble)
-
-
-def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[B]) -> tuple[B, ...] | None:
-    """The ensemble with each failed bookie replaced by the first unused candidate; None if there are too few.
-
-    Bookies that have not failed keep their positions, and so their entries.
-    """
-    fresh = iter([b for b in dict.fromkeys(candidates) if b not in ensemble and b not in failed])
-    changed = tuple(next(fresh, None) if b in failed else b for b in ensemble)
-    return None if None in changed else changed  # type: ignore[return-value]
 
 
 def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool:
@@ -134,11 +118,6 @@ def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool
     client decides the same if it is configured to delay ensemble changes; otherwise it gives up.
     """
     return is_committed(write_quorum - missed_by, ack_quorum)
-
-
-def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
-    """The candidates for an ensemble in order of preference: those that have failed this client before come last."""
-    return sorted(candidates, key=lambda b: b in failed_before)
 
 
 def with_ensemble(fragments: tuple[F, ...], ensemble: tuple[Any, ...], first_entry_id: int) -> tuple[F, ...]:

@@ -6,7 +6,7 @@ Functions of a fragment hold for closed fragments: the ledger is closed, or anot
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from fencepost.ledger.rules.ensembles import (
@@ -14,10 +14,10 @@ from fencepost.ledger.rules.ensembles import (
     fragment_of,
     has_ack_quorums,
     is_in_write_set,
-    replaced,
     write_set,
 )
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
+from fencepost.ledger.rules.placement import ANYWHERE, Placement, Spread, move, replaced, spread
 
 B = TypeVar("B")
 
@@ -92,11 +92,6 @@ def sources(metadata: LedgerMetadata, entry_id: int, without: B, gone: Collectio
     return tuple(sorted((each for each in several if each != without), key=lambda each: each in gone))
 
 
-def replacement(ensemble: Collection[str], candidates: Iterable[str]) -> str | None:
-    """The bookie to replace a lost one: the first candidate that is not in the ensemble; None if there is none."""
-    return next((each for each in candidates if each not in ensemble), None)
-
-
 def with_replacement(metadata: LedgerMetadata, fragment: int, gone: str, new: str) -> LedgerMetadata:
     """The metadata with one bookie replaced by another in one fragment. The others keep their positions, and so their
     entries.
@@ -107,6 +102,30 @@ def with_replacement(metadata: LedgerMetadata, fragment: int, gone: str, new: st
     ensemble: Sequence[Any] = tuple(new if each == gone else each for each in found.ensemble)
     fragments = (*metadata.fragments[:fragment], found.replace(ensemble=ensemble), *metadata.fragments[fragment + 1 :])
     return metadata.replace(fragments=fragments)
+
+
+def misplaced(metadata: LedgerMetadata, placement: Placement) -> list[tuple[int, Spread]]:
+    """The fragments of a ledger, by their indices, in which an entry is or would be in fewer racks or zones than the
+    minimum, and how far each is spread.
+    """
+    several = [
+        (place, spread(fragment.ensemble, metadata.write_quorum, placement))
+        for place, fragment in enumerate(metadata.fragments)
+        if not is_closed_fragment(metadata, place) or span(metadata, place)
+    ]
+    return [(place, found) for place, found in several if found.lacking]
+
+
+def better(metadata: LedgerMetadata, candidates: Sequence[str], placement: Placement) -> tuple[int, str, str] | None:
+    """A closed fragment, a bookie of its ensemble, and the candidate that should take its place so that entries are in
+    more racks or zones; None if nothing is lacking there, or no candidate helps.
+    """
+    for place, _ in misplaced(metadata, placement):
+        if is_closed_fragment(metadata, place) and metadata.status is not LedgerStatus.IN_RECOVERY:
+            found = move(metadata.fragments[place].ensemble, candidates, metadata.write_quorum, placement)
+            if found is not None:
+                return place, *found
+    return None
 
 
 # -- whether a bookie may stop -----------------------------------------------------------------------------------------
@@ -124,7 +143,11 @@ class Risk(enum.Enum):
 
 
 def risks(
-    metadata: LedgerMetadata, bookie: B, serving: Collection[B], writable: Collection[B]
+    metadata: LedgerMetadata,
+    bookie: B,
+    serving: Collection[B],
+    writable: Collection[B],
+    placement: Placement = ANYWHERE,
 ) -> list[tuple[int, Risk]]:
     """What a ledger loses if a bookie stops: indices of fragments that have it, with the risk of each.
 
@@ -142,6 +165,6 @@ def risks(
             found.append((place, Risk.UNREADABLE))
         elif not is_closed and not has_ack_quorums(others, ensemble, metadata.write_quorum, metadata.ack_quorum):
             away = [each for each in ensemble if each not in others]
-            if replaced(ensemble, away, writable) is None:
+            if replaced(ensemble, away, writable, metadata.write_quorum, placement) is None:
                 found.append((place, Risk.UNWRITABLE))
     return found

@@ -14,7 +14,7 @@ writers and recoveries in detail. Entry ids start at 0; a LAC of -1 means that n
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from fencepost import (
@@ -41,10 +41,8 @@ from fencepost.ledger.rules.auditing import VOTE, Due, Watched, audited, in_orde
 from fencepost.ledger.rules.ensembles import (
     Fragment,
     are_quorums,
-    chosen,
     covers_ensemble,
     fragment_of,
-    replaced,
     with_ensemble,
 )
 from fencepost.ledger.rules.metadata import (
@@ -62,12 +60,12 @@ from fencepost.ledger.rules.metadata import (
     to_start_recovery,
     with_changed_ensemble,
 )
+from fencepost.ledger.rules.placement import Placement, Policy, chosen, replaced, replacement, spread
 from fencepost.ledger.rules.protections import Protections
 from fencepost.ledger.rules.replication import (
     is_closed_fragment,
     lost,
     replaceable,
-    replacement,
     sources,
     span,
     waits_for_end,
@@ -196,6 +194,7 @@ class AutoRecovery(Protocol):
     bookies: tuple[ModelValue, ...] = model_values("b", 3, "the bookies")
     ledgers: tuple[ModelValue, ...] = model_values("l", 1, "the ledgers", symmetric=True)
     processes: tuple[ModelValue, ...] = model_values("p", 1, "the processes that run auto-recovery", symmetric=True)
+    racks: int = constant(1, "racks that the bookies are in, in turn; each entry is to be in all of them")
     write_quorum: int = constant(2, "bookies that each entry is sent to, and of each ensemble")
     ack_quorum: int = constant(2, "bookies that must have an entry before it is confirmed")
     send_limit: int = constant(1, "entries that a writer sends")
@@ -222,6 +221,10 @@ class AutoRecovery(Protocol):
         True, "whether a new auditor expects all bookies that have a cookie, or those that are registered"
     )
 
+    placement_is_enforced: bool = constant(
+        True, "whether a bookie is rather not replaced than by one that leaves an entry in fewer racks"
+    )
+
     up: PerKey[ModelValue, bool] = per_key(bookies, True)
     held: PerKey[ModelValue, PerKey[ModelValue, Held]] = per_key(bookies, per_key(ledgers, Held))
     writer: PerKey[ModelValue, Writer] = per_key(ledgers, Writer)
@@ -240,6 +243,15 @@ class AutoRecovery(Protocol):
         """The protections of ledgers that this protocol can switch off, and all others."""
         return switched_on(self, Protections)
 
+    @property
+    def placement(self) -> Placement:
+        """Where the bookies are, and how far entries are spread."""
+        policy = Policy(
+            min_num_racks_per_write_quorum=self.racks,
+            enforce_min_num_racks_per_write_quorum=self.placement_is_enforced,
+        )
+        return Placement(policy, tuple((b, f"/rack-{n % self.racks}") for n, b in enumerate(self.bookies)))
+
     @assumption
     def quorums_fit(self) -> bool:
         """An ensemble is a write quorum, and there is another bookie."""
@@ -253,7 +265,7 @@ class AutoRecovery(Protocol):
     @initial
     def ledgers_are_created(self) -> None:
         """Every ledger is created on the first bookies, and its writer has sent nothing."""
-        ensemble = chosen(self.bookies, self.write_quorum)
+        ensemble = chosen(self.bookies, self.write_quorum, self.write_quorum, self.placement)
         assert ensemble is not None
         created = LedgerMetadata(self.write_quorum, self.write_quorum, self.ack_quorum, (Fragment(0, ensemble),))
         for ledger in self.ledgers:
@@ -348,7 +360,7 @@ class AutoRecovery(Protocol):
         require(len(failed) > 0 and writer.sent > writer.lac)
         require(takes_update(writer.version, self.version[ledger], self.protections))
         require(to_change_ensemble(own.status, True) is Next.WRITE)
-        ensemble = replaced(current_ensemble(own), failed, self._registered())
+        ensemble = replaced(current_ensemble(own), failed, self._registered(), self.write_quorum, self.placement)
         require(ensemble is not None)
         assert ensemble is not None
         self._write(ledger, with_changed_ensemble(own, ensemble, writer.lac))
@@ -422,7 +434,8 @@ class AutoRecovery(Protocol):
             ensemble = fragment.ensemble
             failed = frozenset(b for b in ensemble if not self.up[b])
             if failed:
-                ensemble = replaced(ensemble, failed, self._registered()) or ensemble
+                others = replaced(ensemble, failed, self._registered(), self.write_quorum, self.placement)
+                ensemble = others or ensemble
             if ensemble != fragment.ensemble:
                 fragments = with_ensemble(fragments, ensemble, last)
             writable = [b for b in ensemble if self.up[b]]
@@ -528,12 +541,17 @@ class AutoRecovery(Protocol):
         require(len(found) > 0)
         fragment, gone = found[0]
         metadata = self._metadata(ledger)
-        away = (*metadata.fragments[fragment].ensemble, *self._gone(ledger))
-        new = replacement(away, [one_of(self._registered())])  # type: ignore[list-item]
+        new = self._replacement(ledger, (one_of(self._registered()), *self._registered()))
         require(new is not None)
         me = self.process[p]
         me.phase, me.copied = Phase.COPYING, 0
         me.repair = Repair(metadata, self.version[ledger], fragment, gone, new)  # type: ignore[arg-type]
+
+    def _replacement(self, ledger: ModelValue, candidates: Sequence[ModelValue]) -> ModelValue | None:
+        """The first candidate that can take the place of the first lost replica of a ledger."""
+        metadata, (fragment, gone) = self._metadata(ledger), self._replaceable(ledger)[0]
+        ensemble = metadata.fragments[fragment].ensemble
+        return replacement(ensemble, gone, self._gone(ledger), candidates, self.write_quorum, self.placement)
 
     def _to_copy(self, p: ModelValue) -> range:
         """The entries of the fragment that a worker repairs: of one that is written, those that a bookie has."""
@@ -602,10 +620,8 @@ class AutoRecovery(Protocol):
     def worker_leaves_it(self, p: ModelValue) -> None:
         """There is no bookie to copy to. A worker leaves the ledger for later."""
         ledger = self._works(p, Phase.LOOKING)
-        found = self._replaceable(ledger)
-        require(len(found) > 0)
-        away = (*self._metadata(ledger).fragments[found[0][0]].ensemble, *self._gone(ledger))
-        require(replacement(away, self._registered()) is None)  # type: ignore[arg-type]
+        require(len(self._replaceable(ledger)) > 0)
+        require(self._replacement(ledger, self._registered()) is None)
         self._release(p)
 
     @action(p=processes, by="p")
@@ -687,6 +703,12 @@ class AutoRecovery(Protocol):
         )
 
     @invariant(ledger=ledgers)
+    def entries_are_in_all_racks(self, ledger: ModelValue) -> bool:
+        """The bookies of each fragment are in as many racks as each entry is to be in."""
+        fragments, placement = self._metadata(ledger).fragments, self.placement
+        return all(spread(each.ensemble, self.write_quorum, placement).lacking == 0 for each in fragments)
+
+    @invariant(ledger=ledgers)
     def one_worker_copies_a_ledger(self, ledger: ModelValue) -> bool:
         """No two workers work at the same ledger."""
         return sum(self.process[p].ledger == ledger for p in self.processes) <= 1
@@ -746,6 +768,9 @@ class AutoRecovery(Protocol):
             ledgers=2, max_stops=1, clients_recover=False, doc="two ledgers, and a bookie that stops once"
         ),
         "four-bookies": configuration(bookies=4, clients_recover=False, doc="one bookie more to choose from"),
+        "two-racks": configuration(
+            bookies=4, racks=2, clients_recover=False, doc="four bookies in two racks, and each entry in both"
+        ),
         "without-locks": configuration(
             "one_worker_copies_a_ledger",
             "a worker takes a ledger that another has",
@@ -772,6 +797,14 @@ class AutoRecovery(Protocol):
         ),
         "registered-alone": configuration(
             MARKED, "an auditor does not expect who was lost before it was elected", auditors_begin_with_cookies=False
+        ),
+        "not-enforced": configuration(
+            "entries_are_in_all_racks",
+            "a rack is away for a while, and its bookies are replaced by some of the other rack",
+            bookies=4,
+            racks=2,
+            clients_recover=False,
+            placement_is_enforced=False,
         ),
         "anyone-audits": configuration(
             "there_is_one_auditor", "everybody who votes is the auditor", processes=2, oldest_vote_audits=False

@@ -45,8 +45,9 @@ from fencepost.language.declarations import varied
 from fencepost.ledger.rules.adding import is_forced, lac_of_owner, outlives_connection
 from fencepost.ledger.rules.boot import Mark, mark_of, may_leave_limbo
 from fencepost.ledger.rules.codes import Verdict
-from fencepost.ledger.rules.ensembles import chosen, fragment_of, replaced
+from fencepost.ledger.rules.ensembles import fragment_of
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus, Next, end_of, ends_at, takes_update, to_close
+from fencepost.ledger.rules.placement import chosen, replaced
 from fencepost.ledger.rules.reading import is_readable, ordinary_read
 from fencepost.ledger.rules.recovery import is_fenced_by_read
 from fencepost.ledger.rules.replication import belonging

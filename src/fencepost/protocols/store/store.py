@@ -52,13 +52,11 @@ from fencepost.ledger.rules.codes import Code, Verdict
 from fencepost.ledger.rules.ensembles import (
     Fragment,
     are_quorums,
-    chosen,
     covers_ensemble,
     fragment_of,
     is_committed,
     needs_change,
     newly_asked,
-    replaced,
     still_confirmed,
     write_set,
 )
@@ -79,6 +77,7 @@ from fencepost.ledger.rules.metadata import (
     to_start_recovery,
     with_changed_ensemble,
 )
+from fencepost.ledger.rules.placement import chosen, replaced
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.rules.reading import (
     ReadOutcome,

@@ -18,8 +18,9 @@ from fencepost.language.context import Event
 from fencepost.language.values import Message, ModelValue
 from fencepost.ledger.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome
 from fencepost.ledger.rules.codes import Verdict
-from fencepost.ledger.rules.ensembles import fragment_of, newly_asked, preferred, write_set
+from fencepost.ledger.rules.ensembles import fragment_of, newly_asked, write_set
 from fencepost.ledger.rules.metadata import LedgerStatus, current_ensemble
+from fencepost.ledger.rules.placement import preferred
 from fencepost.ledger.rules.recovery import fencing, may_close, may_read_ahead
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadRequest, ReadResponse, ReadResult, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse
