@@ -1,4 +1,5 @@
-"""``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
+"""``python -m interop``: every case on every combination of client, bookies and metadata service, one line each, with
+each release of BookKeeper.
 
 A case that fails is run once more, and is reported as *flaky* if it passes then. The cases of Kafka's tool against a
 quorum come next. BookKeeper's own tests of its client, against Fencepost's bookies and metadata service, come last.
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from interop import autorecovery, cases, jars, kafka_tool, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
-from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, QUORUM, Cluster, java_uri
+from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, QUORUM, ZOOKEEPER, Cluster, java_uri
 from interop.processes import DidNotStart, clean_up_when_ended
 
 BOOKIES_OF_A_CLUSTER = 4
@@ -66,13 +67,13 @@ class Report:
         self._line("failed", name, seconds, reason)
 
     def _line(self, status: str, name: str, seconds: float, reason: str = "") -> None:
-        print(f"{status:<8}{name:<88}{seconds:>6.1f} s", flush=True)
+        print(f"{status:<8}{name:<96}{seconds:>6.1f} s", flush=True)
         for line in reason.splitlines():
             print(f"            {line}", flush=True)
 
     def outcome(self, outcome: upstream.Outcome) -> None:
         """Print how one of BookKeeper's own tests ended."""
-        name = f"BookKeeper's {outcome.name}"
+        name = f"{jars.RELEASE}: BookKeeper's {outcome.name}"
         if outcome.status == "failed":
             self.failure(name, outcome.reason, outcome.seconds)
             return
@@ -99,19 +100,21 @@ class Report:
 
 
 def name_of(client: str, other: str, bookies: str, metadata: str, case: str) -> str:
-    """The name of a case in the table."""
+    """The name of a case in the table; one that runs BookKeeper or its ZooKeeper begins with the release."""
     clients = f"{client} client" if client == other else f"{client} client, then {other} client"
-    return f"{clients}, {bookies} bookies, {metadata}: {case}"
+    ours = {client, other, bookies} == {FENCEPOST} and metadata != ZOOKEEPER
+    return f"{'' if ours else f'{jars.RELEASE}: '}{clients}, {bookies} bookies, {metadata}: {case}"
 
 
 class Examination:
-    """The cases that were asked for, cluster by cluster; both processes of clients serve all of them."""
+    """The cases that were asked for, cluster by cluster; both processes of clients serve all of a release."""
 
     def __init__(self, given: argparse.Namespace, folder: Path) -> None:
         self.given = given
         self.folder = folder
         self.report = Report()
         self.processes: dict[str, ClientProcess] = {}
+        self.planned: set[str] = set()
 
     def wanted(self, name: str) -> bool:
         """Whether a case was asked for by its name."""
@@ -152,17 +155,17 @@ class Examination:
     def run_tests(self) -> None:
         """Run BookKeeper's own tests of its client against Fencepost's bookies and metadata service."""
         for test in {"none": (), "few": upstream.FEW, "all": upstream.ALL}[self.given.tests]:
-            title = f"BookKeeper's {test.rpartition('.')[2]}"
+            title = f"{jars.RELEASE}: BookKeeper's {test.rpartition('.')[2]}"
             if not self.wanted(title):
                 continue
             if self.given.list:
                 print(title)
                 continue
-            for outcome in upstream.run(test, FENCEPOST, FENCEPOST, self.folder / "tests"):
+            for outcome in upstream.run(test, FENCEPOST, FENCEPOST, self.folder / jars.RELEASE / "tests"):
                 self.report.outcome(outcome)
 
     def plan(self, bookies: str, metadata: str) -> Iterator[tuple[str, cases.Case, str, str]]:
-        """Names, cases and the kinds of both clients for one cluster."""
+        """Names, cases and the kinds of both clients for one cluster; what is ours alone, with one release."""
         clients = [kind for kind in CLIENTS if kind in self.given.client]
         for writer, reader in itertools.product(clients, clients):
             chosen = cases.EVERY | (cases.ALONE if writer == reader else {})
@@ -175,11 +178,27 @@ class Examination:
                 chosen = chosen | autorecovery.CASES
             for case, body in chosen.items():
                 name = name_of(writer, reader, bookies, metadata, case)
-                if self.wanted(name):
+                if self.wanted(name) and name not in self.planned:
+                    self.planned.add(name)
                     yield name, body, writer, reader
 
     def run(self) -> None:
         """Run all that was asked for."""
+        for release in self.given.release:
+            jars.use(release)
+            try:
+                self.run_release()
+            finally:
+                for process in self.processes.values():
+                    process.end()
+                self.processes.clear()
+        self.run_kafka()
+        for release in self.given.release:
+            jars.use(release)
+            self.run_tests()
+
+    def run_release(self) -> None:
+        """Run the cases on clusters with the release in use."""
         for metadata, bookies in itertools.product(self.given.metadata, self.given.bookies):
             plan = list(self.plan(bookies, metadata))
             if self.given.list:
@@ -190,7 +209,7 @@ class Examination:
 
     def run_on(self, bookies: str, metadata: str, plan: list[tuple[str, cases.Case, str, str]]) -> None:
         """Start a cluster, run the cases on it, and end it."""
-        cluster = Cluster(bookies, metadata, self.folder / f"{bookies}-bookies-on-{metadata}")
+        cluster = Cluster(bookies, metadata, self.folder / jars.RELEASE / f"{bookies}-bookies-on-{metadata}")
         try:
             try:
                 cluster.service.start()
@@ -262,6 +281,11 @@ def arguments() -> argparse.Namespace:
         "--metadata", action="append", choices=(*METADATA, QUORUM), help="this metadata service alone; repeatable"
     )
     parser.add_argument(
+        "--release",
+        action="append",
+        help=f"this release of BookKeeper alone; repeatable (by default {' and '.join(jars.RELEASES)})",
+    )
+    parser.add_argument(
         "--tests",
         choices=("none", "few", "all"),
         default="few",
@@ -273,10 +297,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the names of the cases and run none")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
     given = parser.parse_args()
-    given.client, given.bookies, given.metadata = (
+    given.client, given.bookies, given.metadata, given.release = (
         given.client or CLIENTS,
         given.bookies or BOOKIES,
         given.metadata or METADATA,
+        given.release or jars.RELEASES,
     )
     return given
 
@@ -288,7 +313,9 @@ def main() -> int:
     began = time.monotonic()
     if not given.list:
         try:
-            jars.fetch(tests=given.tests != "none")
+            for release in given.release:
+                jars.use(release)
+                jars.fetch(tests=given.tests != "none")
             jars.fetch_kafka()
         except jars.Unavailable as missing:
             print(f"interop: {missing}", file=sys.stderr)
@@ -298,11 +325,7 @@ def main() -> int:
     examination = Examination(given, folder)
     try:
         examination.run()
-        examination.run_kafka()
-        examination.run_tests()
     finally:
-        for process in examination.processes.values():
-            process.end()
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
     return 0 if given.list else examination.report.close(time.monotonic() - began)

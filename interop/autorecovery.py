@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +25,7 @@ from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.underreplication import UnderReplicated, UnderReplication
 from fencepost.ledger.rules.metadata import LedgerStatus
 from interop import jars
-from interop.cases import Case, Setting, entries, equal, shell, until, written
+from interop.cases import Case, Setting, entries, equal, printed_by, read_back, shell, until, written
 from interop.clients import Ledger
 from interop.clusters import FENCEPOST, JAVA, PROGRAM, Bookie, java_uri
 from interop.processes import Server, free_port, stop_all
@@ -311,6 +312,29 @@ def _are_told(setting: Setting, missing: set[str]) -> bool:
     command = [*PROGRAM, "bookie", "list", "under-replicated", "--metadata", setting.cluster.uri, "--json"]
     told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return missing == {bookie for each in told for bookie in each["missing"]}
+
+
+@_case("autorecovery: shell whoisauditor, triggeraudit, decommissionbookie")
+def shell_auditor(setting: Setting) -> None:
+    """BookKeeper's shell finds our auditor, has it look for lost bookies, and removes a bookie from the cluster."""
+    with _recovering(setting, FENCEPOST):
+        printed_by(setting, "clusterinfo", expected=['"auditorElected" : true'])
+        shell(setting, "whoisauditor")
+        shell(setting, "lostbookierecoverydelay", "-s", "3600")
+        ledger = setting.writer.create()
+        written(ledger, entries(20))
+        ledger.close()
+        gone = setting.cluster.bookie(setting.writer.metadata(ledger.id)["ensembles"]["0"][0])
+        gone.server.kill()
+        until(PATIENCE, f"{gone.id} is not registered", lambda: gone.id not in shell(setting, "listbookies", "-rw"))
+        shell(setting, "triggeraudit")
+        shell(setting, "decommissionbookie", "-bookieid", gone.id)
+        equal(gone.id in str(setting.writer.metadata(ledger.id)), False, "whether the ledger has it still")
+        read_back(setting.reader, ledger.id, entries(20))
+        shell(setting, "lostbookierecoverydelay", "-s", "1")  # it cannot set 0
+        for each in gone.server.log.parent.iterdir():  # it comes back as a new one, since its cookie is gone
+            if each.is_dir():
+                shutil.rmtree(each)
 
 
 @_case("autorecovery: disabled by one, for both")

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,11 +23,12 @@ from fencepost.spark.ledgers.filters import ANY
 from fencepost.spark.ledgers.options import parse
 from fencepost.traces import read as events_of
 from interop.clients import Client, Ledger, Refused, decoded, encoded
-from interop.clusters import JAVA, Bookie, Cluster, Group, java_uri, recorder
+from interop.clusters import JAVA, NONE, Bookie, Cluster, Group, java_uri, recorder
 from interop.ensembles import mode
 from interop.processes import stop_all
 from interop.validation import told, verdicts
 
+PAGE = Path(__file__).parent.parent / "docs" / "run" / "interoperability.md"
 DIGESTS = ("CRC32C", "CRC32", "MAC", "DUMMY")
 
 
@@ -764,14 +765,142 @@ def too_large(setting: Setting) -> None:
 # -- BookKeeper's shell -----------------------------------------------------------------------------------------------
 
 
-def shell(setting: Setting, *words: str) -> str:
-    """What a command of the shell prints; it must succeed."""
-    arguments = {"uri": java_uri(setting.cluster.uri), "folder": str(setting.cluster.folder), "words": list(words)}
-    done = setting.writer.call("shell", **arguments)
+def shell(setting: Setting, *words: str, root: str = "/ledgers", settings: Mapping[str, object] = NONE) -> str:
+    """What a command of the shell prints; it must succeed. ``root``: of the cluster; ``settings``: of its bookie."""
+    uri = java_uri(setting.cluster.uri.removesuffix("/ledgers") + root)
+    arguments = {"uri": uri, "folder": str(setting.cluster.folder), "words": list(words)}
+    done = setting.writer.call("shell", **arguments, settings=dict(settings))
     if done["status"] != 0:
         raise AssertionError(f"{words[0]} ends with {done['status']}: {done['printed'][-300:]}")
     printed: str = done["printed"]
     return printed
+
+
+def printed_by(setting: Setting, *words: str, expected: Iterable[object]) -> str:
+    """What a command of the shell prints, which must have all of these in it."""
+    printed = shell(setting, *words)
+    for each in expected:
+        if str(each) not in printed:
+            raise AssertionError(f"{each} is not in what {words[0]} prints: {printed[-1000:]}")
+    return printed
+
+
+def commands_of_the_page() -> list[str]:
+    """The commands in the table of BookKeeper's shell in the documents."""
+    table = PAGE.read_text().partition("<!-- commands of the shell -->")[2].partition("<!-- end -->")[0]
+    return [command for row in re.findall(r"^\| (`.*?) \|", table, re.M) for command in re.findall("`(.*?)`", row)]
+
+
+@_among(SHELL, "shell: all commands are in the documents")
+def shell_commands(setting: Setting) -> None:
+    """The table in the documents has every command of this release, and no other."""
+    differing = {*commands_of_the_page()} ^ {*setting.writer.call("shell_commands")}
+    equal(differing, set(), "commands that only the documents, or only the shell has")
+
+
+@_among(SHELL, "shell clusterinfo, whatisinstanceid, endpointinfo")
+def shell_cluster(setting: Setting) -> None:
+    """The shell tells about the cluster, and about each bookie."""
+    count = len(setting.cluster.bookies)
+    printed_by(setting, "clusterinfo", expected=[f'"writableBookiesCount" : {count}', '"unavailableBookiesCount" : 0'])
+    instance = instance_id(setting)
+    for bookie in setting.cluster.bookies:
+        printed_by(setting, "endpointinfo", "-b", bookie.id, expected=[bookie.id, bookie.port])
+        printed_by(setting, "cookie_get", bookie.id, expected=[bookie.id, instance])
+
+
+def instance_id(setting: Setting, root: str = "/ledgers") -> str:
+    """The id of the cluster, as the shell prints it."""
+    found = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", shell(setting, "whatisinstanceid", root=root))
+    if found is None:
+        raise AssertionError("whatisinstanceid prints no id")
+    return found[0]
+
+
+@_among(SHELL, "shell cookies")
+def shell_cookies(setting: Setting) -> None:
+    """A cookie of a bookie that does not exist is made, stored, read, replaced and deleted."""
+    for directory, verb in (("/ledgers-1", "cookie_create"), ("/ledgers-2", "cookie_update")):
+        file = new_folder(setting, verb)
+        dirs = ("-j", "/journal", "-l", directory)
+        shell(setting, "cookie_generate", *dirs, "-o", str(file), "nobody:1")
+        shell(setting, verb, "-cf", str(file), "nobody:1")
+        printed_by(setting, "cookie_get", "nobody:1", expected=["nobody:1", directory, instance_id(setting)])
+    shell(setting, "cookie_delete", "nobody:1")
+    try:
+        shell(setting, "cookie_get", "nobody:1")
+    except (AssertionError, Refused):
+        return
+    raise AssertionError("the cookie is still there")
+
+
+@_among(SHELL, "shell bookiesanity")
+def shell_bookiesanity(setting: Setting) -> None:
+    """The shell writes and reads a ledger that is on one bookie alone."""
+    own = {"bookiePort": setting.cluster.bookies[0].port, "listeningInterface": "lo", "advertisedAddress": "127.0.0.1"}
+    shell(setting, "bookiesanity", "-e", "10", "-t", "10", settings=own)
+
+
+@_among(SHELL, "shell ledgermetadata: dump and restore")
+def shell_restore(setting: Setting) -> None:
+    """The metadata of a deleted ledger come back out of a file, before its entries are collected."""
+    ledger = setting.writer.create()
+    written(ledger, entries(7))
+    ledger.close()
+    before, file = setting.writer.metadata(ledger.id), new_folder(setting, "dump")
+    shell(setting, "ledgermetadata", "-ledgerid", str(ledger.id), "-dumptofile", str(file))
+    shell(setting, "deleteledger", "-ledgerid", str(ledger.id), "-force")
+    shell(setting, "ledgermetadata", "-ledgerid", str(ledger.id), "-restorefromfile", str(file))
+    equal(setting.writer.metadata(ledger.id), before, "metadata")
+    for bookie in setting.cluster.bookies:
+        listed = re.findall(r"\d+", shell(setting, "listledgers", "-bookieid", bookie.id))
+        equal(
+            str(ledger.id) in listed, bookie.id in before["ensembles"]["0"], f"whether {bookie.id} is told to have it"
+        )
+    setting.writer.call("delete", ledger=ledger.id)
+
+
+@_among(SHELL, "shell updateBookieInLedger")
+def shell_update_bookie(setting: Setting) -> None:
+    """The name of a killed bookie gives way to another's in all metadata, and nothing is copied."""
+    ledger = setting.writer.create()
+    written(ledger, entries(7))
+    ledger.close()
+    old = _ensemble(setting, ledger.id)
+    (new,) = [bookie.id for bookie in setting.cluster.bookies if bookie.id not in old][:1]
+    setting.cluster.bookie(old[0]).server.kill()
+    until(20, f"{old[0]} is not registered", lambda: old[0] not in shell(setting, "listbookies", "-rw"))
+    shell(setting, "updateBookieInLedger", "-sb", old[0], "-db", new)
+    equal(_ensemble(setting, ledger.id), [new, *old[1:]], "ensemble")
+    setting.writer.call("delete", ledger=ledger.id)
+    setting.cluster.heal()
+
+
+@_among(SHELL, "shell autorecovery, lostbookierecoverydelay, queryautorecoverystatus, forceauditchecks")
+def shell_autorecovery(setting: Setting) -> None:
+    """The shell sets and gets the nodes of auto-recovery, which nobody runs."""
+    shell(setting, "autorecovery", "-disable")
+    printed_by(setting, "autorecovery", expected=["disabled"])
+    shell(setting, "autorecovery", "-enable")
+    printed_by(setting, "autorecovery", expected=["enabled"])
+    shell(setting, "lostbookierecoverydelay", "-s", "7")
+    printed_by(setting, "lostbookierecoverydelay", "-g", expected=[7])
+    shell(setting, "lostbookierecoverydelay", "-s", "1")  # it cannot set 0
+    printed_by(setting, "queryautorecoverystatus", expected=["No Ledger is being recovered"])
+    shell(setting, "forceauditchecks", "-calc", "-ppc", "-rc")
+
+
+@_among(SHELL, "shell initnewcluster, metaformat, nukeexistingcluster")
+def shell_second_cluster(setting: Setting) -> None:
+    """Another cluster on the same metadata service is begun, begun anew, and removed."""
+    shell(setting, "initnewcluster", root="/second")
+    first = instance_id(setting, "/second")
+    shell(setting, "metaformat", "-nonInteractive", "-force", root="/second")
+    second = instance_id(setting, "/second")
+    equal(len({first, second, instance_id(setting)}), 3, "different ids")
+    shell(setting, "nukeexistingcluster", "-zkledgersrootpath", "/second", "-instanceid", second, root="/second")
+    shell(setting, "initnewcluster", root="/second")  # which refuses one that is there
+    shell(setting, "nukeexistingcluster", "-zkledgersrootpath", "/second", "-force", root="/second")
 
 
 @_among(SHELL, "shell listbookies")

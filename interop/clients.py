@@ -47,7 +47,7 @@ class ClientProcess:
             command = [*program]
         else:
             command = jars.java(
-                "-cp", jars.class_path(jars.EXAM), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short
+                "-cp", jars.class_path("exam"), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short
             )
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(

@@ -91,7 +91,7 @@ def two_handles(stage: Stage) -> str:
     writer, other = stage.connect(addEntryTimeout=PATIENCE), stage.connect(readEntryTimeout=PATIENCE)
     writer.create(**one_copy).append(b"loads the classes")
     ledger = writer.create(**one_copy)
-    command = jars.java("-cp", jars.class_path(jars.EXAM), "interop.TwoHandles", str(port), heap=64)
+    command = jars.java("-cp", jars.class_path("exam"), "interop.TwoHandles", str(port), heap=64)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as debugger:
         assert debugger.stdout is not None
         if debugger.stdout.readline() != "ready\n":

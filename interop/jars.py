@@ -3,7 +3,7 @@ against them.
 
 Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a
 source changes. ``pom.xml`` has the releases; the environment variable ``INTEROP_BOOKKEEPER`` names another one of
-BookKeeper, which has a folder of its own.
+BookKeeper. Each has a folder of its own.
 """
 
 from __future__ import annotations
@@ -21,20 +21,15 @@ KAFKA = FOLDER / "kafka"
 CODEC = FOLDER / "codec"
 
 
-def _pinned() -> str:
-    """The release of BookKeeper that ``pom.xml`` has."""
-    found = re.search("<bookkeeper.version>(.*)</bookkeeper.version>", (HERE / "pom.xml").read_text())
-    assert found is not None
-    return found[1]
+def _pinned() -> list[str]:
+    """The releases of BookKeeper that ``pom.xml`` has, the older one first."""
+    return re.findall("<bookkeeper.(?:version|newer)>(.*)</bookkeeper", (HERE / "pom.xml").read_text())
 
 
-RELEASE = os.environ.get("INTEROP_BOOKKEEPER") or _pinned()
+RELEASES = [os.environ["INTEROP_BOOKKEEPER"]] if os.environ.get("INTEROP_BOOKKEEPER") else _pinned()
 """Of BookKeeper."""
-LIBRARY = FOLDER / RELEASE / "lib"
-TESTS = FOLDER / RELEASE / "tests"
-"""BookKeeper's own tests, with all that they need."""
-EXAM = FOLDER / RELEASE / "exam"
-SHIM = FOLDER / RELEASE / "shim"
+RELEASE = RELEASES[0]
+"""The one in use."""
 
 # Netty and RocksDB reach into these packages by reflection.
 OPENED = ("java.nio", "jdk.internal.misc", "java.io", "java.util.zip", "java.lang", "sun.nio.ch")
@@ -81,16 +76,29 @@ def _compile(target: Path, root: Path, class_path: str, pom: Path) -> None:
     (target / ".made-of").write_text(_digest(sources))
 
 
+def use(release: str) -> None:
+    """Fetch and start this release of BookKeeper from now on."""
+    global RELEASE
+    RELEASE = release
+
+
+def _of_release(part: str) -> Path:
+    """A folder of the release in use: ``lib``, ``tests`` (BookKeeper's own, with all that they need), and ours, which
+    are ``exam`` and ``shim``.
+    """
+    return FOLDER / RELEASE / part
+
+
 def fetch(tests: bool = False) -> None:
     """Bring the jars and compile our classes, where that is not done yet; ``tests``: BookKeeper's own tests too, which
     not every release has published. Raises :class:`Unavailable`.
     """
     pom = HERE / "pom.xml"
-    _copy(pom, LIBRARY)
-    _compile(EXAM, HERE / "java" / "exam", f"{LIBRARY}/*", pom)
+    _copy(pom, _of_release("lib"))
+    _compile(_of_release("exam"), HERE / "java" / "exam", f"{_of_release('lib')}/*", pom)
     if tests:
-        _copy(pom, TESTS, "-Ptests")
-        _compile(SHIM, HERE / "java" / "shim", f"{TESTS}/*", pom)
+        _copy(pom, _of_release("tests"), "-Ptests")
+        _compile(_of_release("shim"), HERE / "java" / "shim", f"{_of_release('tests')}/*", pom)
 
 
 def fetch_kafka() -> None:
@@ -105,9 +113,12 @@ def kafka_class_path() -> str:
     return os.pathsep.join([str(CODEC), f"{KAFKA}/*"])
 
 
-def class_path(*first: Path, tests: bool = False) -> str:
-    """The class path of servers and clients, with ``first`` ahead; ``tests``: and of BookKeeper's own tests."""
-    return os.pathsep.join([*map(str, first), str(HERE / "java"), f"{TESTS if tests else LIBRARY}/*"])
+def class_path(*ours: str, tests: bool = False) -> str:
+    """The class path of servers and clients, with ``exam`` or ``shim`` of ours ahead; ``tests``: and of BookKeeper's
+    own tests.
+    """
+    jars = _of_release("tests" if tests else "lib")
+    return os.pathsep.join([*(str(_of_release(part)) for part in ours), str(HERE / "java"), f"{jars}/*"])
 
 
 def java(*words: str, heap: int = 256, short: bool = True) -> list[str]:

@@ -115,7 +115,7 @@ def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcom
     command = jars.java(
         *words,
         "-cp",
-        jars.class_path(jars.SHIM, tests=True),
+        jars.class_path("shim", tests=True),
         *runner,
         f"--select-class=org.apache.bookkeeper.{test}",
         heap=512,

@@ -8,6 +8,7 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -93,6 +94,7 @@ public final class Exam {
             .withLedgerId(given.get("ledger").asLong()).execute().get());
         operations.put("bookie_info", this::bookieInfo);
         operations.put("shell", this::shell);
+        operations.put("shell_commands", this::shellCommands);
         operations.put("load_writes", given -> Load.writes((WriteHandle) handle(given), given.get("size").asInt(),
             given.get("in_flight").asInt(), given.get("seconds").asDouble()));
         operations.put("load_reads", given -> Load.reads(handle(given), given.get("in_flight").asInt(),
@@ -291,6 +293,12 @@ public final class Exam {
     }
 
     /** Runs a command of BookieShell in this process, one at a time; its exit status and what it printed. */
+    private Object shellCommands(JsonNode given) throws Exception {
+        Field commands = BookieShell.class.getDeclaredField("commands");
+        commands.setAccessible(true);
+        return ((Map<?, ?>) commands.get(new BookieShell())).keySet();
+    }
+
     private synchronized Object shell(JsonNode given) throws Exception {
         ServerConfiguration settings = new ServerConfiguration();
         settings.setMetadataServiceUri(given.get("uri").asText());
@@ -298,6 +306,8 @@ public final class Exam {
         settings.setAllowLoopback(true);
         settings.setLedgerDirNames(new String[] {given.get("folder").asText()});
         settings.setJournalDirName(given.get("folder").asText());
+        given.path("settings").fields().forEachRemaining(
+            field -> settings.setProperty(field.getKey(), field.getValue().asText()));
         String[] words = JSON.convertValue(given.get("words"), String[].class);
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream before = System.out;
