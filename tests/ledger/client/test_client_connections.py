@@ -148,7 +148,7 @@ def test_a_bookie_that_is_silent_is_given_up_and_its_connection_too() -> None:
         home, asker = Home(server.sockets[0].getsockname()[1]), Asker()
         connection = Connection("b", home, msgspec.structs.replace(QUICK, request_timeout=0.2))
         connection.send(asker, 1, ListEntries(1))
-        connection.send(asker, 2, ReadEntry(1, -1, previous_lac=0, wait=60_000_000))
+        connection.send(asker, 2, ReadEntry(1, -1, previous_lac=0, wait=300_000))
         await until(lambda: len(asker.told) == 2, "the end of the connection")
         assert home.events[-1] == "disconnected"
         connection.send(asker, 3, ListEntries(1))
