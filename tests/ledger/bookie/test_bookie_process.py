@@ -436,7 +436,7 @@ def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
         (
             ("inspct", "DIR"),
             151,
-            "inspct is not a verb (inspect, cookie, recover, decommission, safe-to-stop, list), and a bookie has one",
+            "inspct is not a verb (inspect, cookie, recover, decommission, safe-to-stop, rack, list), and a bookie has",
         ),
         (("DIR",), 151, "a bookie needs a metadata service: give --metadata"),
         (("DIR", "--metadata", "nothing", "--port", "0"), 151, "nothing"),
