@@ -56,6 +56,9 @@ def test_racks_decide_where_ledgers_are_and_stay(
                     "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2: start bookies"
                     " in other racks, or set racks (fencepost bookie rack)"
                 )
+                code, told, problem = await asked("list", "misplaced")
+                assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
+                assert "no bookie has a rack" in problem
                 for bookie, rack in ((one, "/x/1"), (two, "x/1/"), (three, "/x/1"), (four, "/y/1")):
                     code, told, _ = await asked("rack", bookie, rack)
                     assert (code, told) == (HOLDS, f"bookie {bookie} is in /{rack.strip('/')}\n")

@@ -214,11 +214,17 @@ def test_the_spread_is_that_of_the_worst_write_set(
     ensemble, quorum, policy = tuple(names[: sizes[0]]), sizes[1], placement.policy
     sets = [[ensemble[place] for place in places] for places in write_sets(*sizes)]
     found = spread(ensemble, quorum, placement)
+    there = {*ensemble, *dict(placement.racks)}
+    asked_racks, asked_zones = policy.min_num_racks_per_write_quorum, policy.min_num_zones_per_write_quorum
+    if not policy.enforce_min_num_racks_per_write_quorum:
+        asked_racks = min(asked_racks, len(racks_of(there, placement)))
+    if not policy.enforce_strict_zoneaware_placement:
+        asked_zones = min(asked_zones, len(zones_of(there, placement)))
     assert found.racks == min(len(racks_of(each, placement)) for each in sets)
     assert found.zones == min(len(zones_of(each, placement)) for each in sets)
     assert found.lacking == sum(
-        max(0, min(policy.min_num_racks_per_write_quorum, quorum) - len(racks_of(each, placement)))
-        + max(0, min(policy.min_num_zones_per_write_quorum, quorum) - len(zones_of(each, placement)))
+        max(0, min(asked_racks, quorum) - len(racks_of(each, placement)))
+        + max(0, min(asked_zones, quorum) - len(zones_of(each, placement)))
         for each in sets
     )
 
@@ -272,6 +278,13 @@ def test_a_drill_without_a_zone() -> None:
     assert spread(("a", "b", "c"), 3, soft) == (3, 1, 1)
     assert move(("a", "b", "c"), "abcdef", 3, soft) == ("a", "d")
     assert spread(("d", "b", "c"), 3, soft) == (3, 2, 0)
+
+
+def test_nothing_is_lacking_where_there_is_one_rack_alone() -> None:
+    assert spread(("a", "b"), 2, placed("")) == (1, 1, 0), "nobody has set a rack"
+    assert spread(("a", "b"), 2, placed("AA")) == (1, 1, 0)
+    assert spread(("a", "b"), 2, placed("AAB")) == (1, 1, 1), "a rack that is away is one"
+    assert spread(("a", "b"), 2, placed("..", **STRICT)).lacking == 2
 
 
 def test_desired_zones_are_taken_if_they_are_there() -> None:

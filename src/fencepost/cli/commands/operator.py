@@ -276,6 +276,10 @@ async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _:
         if policy.min_num_zones_per_write_quorum > 1:
             least += f" and {policy.min_num_zones_per_write_quorum} zones"
         output.say(f"fragments with entries in fewer than {least}: {len(fragments):,}")
+    if not placement.racks:
+        output.complain(
+            "no bookie has a rack, so all count as in one: set them with fencepost bookie rack", None, False
+        )
     return errors.HOLDS
 
 

@@ -130,15 +130,18 @@ class Spread(NamedTuple):
 
 def spread(ensemble: Sequence[Any], write_quorum: int, placement: Placement) -> Spread:
     """How far an ensemble is spread. Racks and zones that are not known count as one, or as none if that is
-    enforced.
+    enforced. Nothing is lacking to a minimum that is not enforced where an entry is in all racks (zones) that there
+    are.
     """
-    known, (racks, zones, _) = dict(placement.racks), _minimums(placement.policy)
+    known = dict(placement.racks)
     sites = [_site(known.get(each, DEFAULT_RACK)) for each in ensemble]
+    everywhere = {*map(_site, known.values()), *sites}
+    asked = [
+        (least, least.number if least.weight == INFINITE else min(least.number, len(least.counted(everywhere))))
+        for least in _minimums(placement.policy)[:2]
+    ]
     found = [
-        [
-            (len(least.counted(sites[place] for place in places)), min(least.number, len(places)))
-            for least in (racks, zones)
-        ]
+        [(len(least.counted(sites[place] for place in places)), min(number, len(places))) for least, number in asked]
         for places in _write_sets(len(ensemble), write_quorum)
     ]
     return Spread(
