@@ -434,6 +434,11 @@ def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
             "fencepost bookie inspect takes one directory; a bookie in ./inspect is run by fencepost bookie ./inspect",
         ),
         (
+            ("rack",),
+            151,
+            "fencepost bookie rack takes one bookie; a bookie in ./rack is run by fencepost bookie ./rack",
+        ),
+        (
             ("inspct", "DIR"),
             151,
             "inspct is not a verb (inspect, cookie, recover, decommission, safe-to-stop, rack, list), and a bookie has",

@@ -47,6 +47,9 @@ VERBS = {
     "list": "list the bookies, or the ledgers that are under-replicated or misplaced",
 }
 
+TAKES = {"run": "one directory", "inspect": "one directory", "cookie": "show, validate, fix or delete, and what about"}
+"""What a verb takes; the others take a bookie."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -115,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{rest[0]} is not a verb ({', '.join(VERBS)}), and a bookie has one directory: give only one"
             )
         raise OptionError(
-            f"fencepost bookie {verb} takes one directory"
+            f"fencepost bookie {verb} takes {TAKES.get(verb, 'one bookie')}"
             + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else "")
         )
     return _inspect(args, rest[0]) if verb == "inspect" else _serve(args, rest[0])
