@@ -59,6 +59,16 @@ def test_racks_decide_where_ledgers_are_and_stay(
                 code, told, problem = await asked("list", "misplaced")
                 assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
                 assert "no bookie has a rack" in problem
+                others = [f"10.0.0.{n}:3181" for n in range(8)]
+                await asyncio.gather(*(soft.metadata.set_rack(each, "/r") for each in others))
+                assert await soft.metadata.racks_of_bookies() == dict.fromkeys(others, "/r"), "none writes over another"
+                await asyncio.gather(*(soft.metadata.set_rack(each, None) for each in others))
+                assert await soft.metadata.racks_of_bookies() == {}
+                node = await soft.metadata.read_node(paths.RACKS)
+                assert node is not None and await soft.metadata.write_node(paths.RACKS, b"rack", node.version)
+                code, told, problem = await asked("list", "misplaced")
+                assert (code, told) == (SYSTEM_FAILED, "") and "the racks of bookies cannot be read" in problem
+                assert await soft.metadata.write_node(paths.RACKS, b"", node.version + 1)
                 for bookie, rack in ((one, "/x/1"), (two, "x/1/"), (three, "/x/1"), (four, "/y/1")):
                     code, told, _ = await asked("rack", bookie, rack)
                     assert (code, told) == (HOLDS, f"bookie {bookie} is in /{rack.strip('/')}\n")

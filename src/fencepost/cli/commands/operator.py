@@ -237,9 +237,9 @@ async def _rack(args: argparse.Namespace, settings: BookieSettings, bookie: str)
         await client.instance_id()
         if place is not None or args.remove:
             await client.set_rack(bookie, place)
+        found = (await client.racks_of_bookies()).get(bookie)
         registered = await client.bookies()
         cookies = await client.names_in(paths.COOKIES) or ()
-    found = dict(registered.racks).get(bookie)
     output.say(f"bookie {bookie} is in {found}" if found else f"bookie {bookie} has no rack")
     if bookie not in (*registered.writable, *registered.read_only, *cookies):
         output.complain(f"the cluster has no bookie {bookie} yet", None, False)
@@ -251,7 +251,7 @@ async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _:
     policy = Security.of_environment().placement()
     fragments: list[dict[str, Any]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
-        placement = Placement(policy, (await client.bookies()).racks)
+        placement = Placement(policy, tuple((await client.racks_of_bookies()).items()))
         async for ledger, metadata in client.all_metadata():
             for place, found in misplaced(metadata, placement):
                 fragment = metadata.fragments[place]

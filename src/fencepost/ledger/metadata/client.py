@@ -563,11 +563,7 @@ class MetadataClient:
         :class:`UnknownLayoutError` if the existing racks cannot be read.
         """
         while True:
-            node = await self.read_node(paths.RACKS)
-            try:
-                before = racks.from_bytes(b"" if node is None else node.data)
-            except ValueError as error:
-                raise errors.UnknownLayoutError(f"{self._path(paths.RACKS)}: {error}") from error
+            node, before = await self._mapping()
             after = racks.with_rack(before, bookie, rack)
             if after == before:
                 return
@@ -576,6 +572,19 @@ class MetadataClient:
                     return
             elif await self.write_node(paths.RACKS, racks.to_bytes(after), node.version):
                 return
+
+    async def racks_of_bookies(self) -> dict[str, str]:
+        """The rack of each bookie that has one. Raises :class:`UnknownLayoutError` if they cannot be read: clients then
+        go on without.
+        """
+        return racks.racks_of((await self._mapping())[1])
+
+    async def _mapping(self) -> tuple[Node | None, racks.Mapping]:
+        node = await self.read_node(paths.RACKS)
+        try:
+            return node, racks.from_bytes(b"" if node is None else node.data)
+        except ValueError as error:
+            raise errors.UnknownLayoutError(f"{self._path(paths.RACKS)}: {error}") from error
 
     async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
         """A bookie's registration; None if it is not registered, or only by its id. Raises ``ValueError`` if it cannot
