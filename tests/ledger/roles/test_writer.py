@@ -599,13 +599,14 @@ def test_a_force_that_a_slow_bookie_has_not_answered_is_done_when_the_ledger_is_
     story.append()
     story.answer("ab", 0)
     story.call("force")
-    slow = story.sent["a", ForceLedger]
+    slow = [story.sent[bookie, ForceLedger] for bookie in "abc"]
     story.call("force")
     assert story.answer("abc", ForceLedger) == [Result(4, 0)]
     assert story.call("close") == [WriteMetadata(2, 1, closed(ledger((0, "abc")), 0, 4), 0)]
     assert story.metadata(Outcome.OK, 1) == [Result(3, 0), Result(5, 0)]
-    late = Received(slow.txn, "a", RESPONSES[ForceLedger](1, Code.OK))
-    assert story.happen(late) == [], "nothing comes after the end"
+    for each in slow:
+        late = Received(each.txn, each.bookie, RESPONSES[ForceLedger](1, Code.OK))
+        assert story.happen(late) == [], "nothing comes after the end"
 
 
 def test_an_idle_writer_tells_its_lac() -> None:
