@@ -87,9 +87,11 @@ class Timed:
 
     @property
     def cpu(self) -> float:
-        """CPU seconds so far; of a process that has ended, up to half a second before."""
+        """CPU seconds so far; of a process that has ended, up to half a second before. At least one tick of the clock
+        that counts them, as the work may have been done between two.
+        """
         self._used |= self._look()
-        return sum(self._used.values()) - self._before
+        return max(sum(self._used.values()) - self._before, 1 / os.sysconf("SC_CLK_TCK"))
 
     def told(self, events: int) -> str:
         """For the report."""

@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 
 import fencepost
 from fencepost.checker.compiler import canonical, native
-from fencepost.checker.engines import ahead, kernel, recording, warm
+from fencepost.checker.engines import ahead, kernel, recording, walks, warm
 from fencepost.checker.engines.ahead import GRAPH, PARTS, SEARCH, STEPS, TABLES, Ahead, Cache, needed
 from fencepost.semantics import Stepper
 
@@ -64,6 +64,8 @@ def checks() -> Iterator[Callable[[], Any]]:
         for temporal in (False, True):
             protocol = seeded(seed, temporal=temporal).build()
             yield partial(fencepost.check, protocol, engine="embedded", max_depth=5)
+            yield partial(fencepost.check, protocol, engine="simulate", seed=1, walks=2, depth=5)
+    yield partial(fencepost.check, "ledger-chaining", engine="simulate", seed=1, walks=2)
 
 
 def test_loops_are_compiled_for_the_types_with_which_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +80,7 @@ def test_loops_are_compiled_for_the_types_with_which_they_are_called(monkeypatch
 
         return call
 
-    for module in (native, canonical, kernel, recording):
+    for module in (native, canonical, kernel, recording, walks):
         for name, loop in list(vars(module).items()):
             if isinstance(loop, Dispatcher):
                 monkeypatch.setattr(module, name, watched(name, loop))
@@ -89,7 +91,7 @@ def test_loops_are_compiled_for_the_types_with_which_they_are_called(monkeypatch
     for part in PARTS:
         for loop, arguments in warm.calls(part):
             compiled[loop.py_func.__name__].add(tuple(map(typeof, arguments)))
-    assert {"expand", "complete", "list_truths", "link"} <= called.keys()
+    assert {"expand", "complete", "list_truths", "link", "wander"} <= called.keys()
     assert called.keys() <= compiled.keys() | NO_PART
     for name in called.keys() - NO_PART:
         assert called[name] <= compiled[name], name
@@ -126,7 +128,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 
 def test_a_part_is_compiled_once(loop: Loop) -> None:
-    for parts, times in (([TABLES], 1), ([TABLES], 1), ([TABLES, GRAPH], 2), (PARTS, 4)):
+    for parts, times in (([TABLES], 1), ([TABLES], 1), ([TABLES, GRAPH], 2), (PARTS, 5)):
         warm.warm(parts, Cache())
         assert loop.times == times
         assert not Cache().missing(parts)

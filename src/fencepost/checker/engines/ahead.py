@@ -27,11 +27,11 @@ from fencepost.checker.engines.resources import cores
 if TYPE_CHECKING:
     from fencepost.semantics import Stepper
 
-TABLES, SEARCH, STEPS, GRAPH = "tables", "search", "steps", "graph"
+TABLES, SEARCH, STEPS, GRAPH, WALKS = "tables", "search", "steps", "graph", "walks"
 """The parts: growing tries and completing states; expanding and sorting levels; the same with step properties;
-recording the graph for temporal properties.
+recording the graph for temporal properties; random walks.
 """
-PARTS = (TABLES, SEARCH, STEPS, GRAPH)
+PARTS = (TABLES, SEARCH, STEPS, GRAPH, WALKS)
 
 FEW = 2
 """The most processes that compile at once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ from fencepost import Protocol, action, state
 from fencepost.checker.compiler import native
 from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.tables import Tables
-from fencepost.checker.engines import kernel, recording
-from fencepost.checker.engines.ahead import COMPILED, GRAPH, PARTS, STEPS, TABLES, Cache
+from fencepost.checker.engines import kernel, recording, walks
+from fencepost.checker.engines.ahead import COMPILED, GRAPH, PARTS, STEPS, TABLES, WALKS, Cache
 from fencepost.checker.engines.kernel import LINE, Arena, Levels, Shared
+from fencepost.checker.engines.options import SimulationOptions
 from fencepost.checker.engines.resources import uncollected
+from fencepost.checker.engines.simulate import NOWHERE, Simulation
 from fencepost.semantics import Stepper
 
 Call = tuple[Any, tuple[Any, ...]]
@@ -45,6 +47,8 @@ def calls(part: str) -> list[Call]:
     """The loops of a part that Python calls, with arguments of the types that it passes. They are for compiling alone:
     the arrays are too small for a search.
     """
+    if part == WALKS:
+        return _of_walks()
     tables = Tables(Stepper(_Blank()))
     linked, growing = tables.unlinked(), tables.growing()
     words, numbers, small = np.zeros(1, np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int32)
@@ -84,6 +88,17 @@ def calls(part: str) -> list[Call]:
         (kernel.write_links, (levels, work, numbers, numbers, numbers)),
         (kernel.orbit_keys, (compiled, rows, rows, words, words, False)),
     ]
+
+
+def _of_walks() -> list[Call]:
+    with closing(Simulation(Stepper(_Blank()), SimulationOptions(seed=0, walk=0), None)) as one:
+        growing, work, walkers = one.tables.growing(), one.work[0], one.walkers[0]
+        asks = np.zeros((1, 3), np.int64)
+        return [
+            (walks.wander, (one.compiled, one.arena, work, walkers, one.plan, one.control, NOWHERE)),
+            (walks.complete_walks, (one.compiled, growing, one.arena, work, walkers, one.plan, one.control, asks)),
+            (walks.start_of, (one.plan, 0)),
+        ]
 
 
 def _zeros(dimensions: int, kind: Any) -> Array:
