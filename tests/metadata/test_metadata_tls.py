@@ -18,9 +18,9 @@ from metadata import zkclient as zk
 
 from fencepost.connections.tls import Listener
 from fencepost.errors import OptionError
+from fencepost.ledger.client_configuration import ENVIRONMENT, ClientConfiguration
 from fencepost.ledger.errors import MetadataServiceError
 from fencepost.ledger.metadata.client import MetadataClient
-from fencepost.ledger.security import ENVIRONMENT, Security
 from fencepost.metadata.settings import MetadataSettings
 
 
@@ -117,11 +117,11 @@ def test_files_that_are_not_there_are_refused_at_the_start(
             serve(tmp_path / name, **secure(**{name: str(tmp_path / "none.pem")}))
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "none.toml"))
     with pytest.raises(OptionError, match=r"none.toml cannot be read"):
-        Security.of_environment()
+        ClientConfiguration.of_environment()
     (tmp_path / "half.toml").write_text('tlsCertificatePath = "c.pem"\ntlsKeyStore = "k.pem"\n')
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "half.toml"))
     with pytest.raises(OptionError, match="set tlsTrustStore too"):
-        Security.of_environment()
+        ClientConfiguration.of_environment()
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])

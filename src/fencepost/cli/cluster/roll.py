@@ -14,11 +14,11 @@ from typing import Any
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.folders import private
 from fencepost.files.storage import reason
+from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.cluster import control
 from fencepost.ledger.cluster.part import State
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.stopping import stop_of
-from fencepost.ledger.security import Security
 
 FILE = "roll.json"
 """The names of the bookies that are still to be restarted, in the directory of a cluster; locked by the one who does.
@@ -64,7 +64,7 @@ async def _until_safe(uri: str, bookie: str, directory: Path, patience: float, t
     async with await MetadataClient.connect(uri) as client:
         await client.instance_id()
         while True:
-            found = await stop_of(client, bookie, Security.of_environment().placement())
+            found = await stop_of(client, bookie, ClientConfiguration.of_environment().placement())
             if found is not None and found.is_registered and found.is_safe:
                 return
             if found is None or not found.is_registered:

@@ -15,9 +15,9 @@ from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.commands import serving, streams
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.cluster import four_letter_words
 from fencepost.ledger.metadata.address import parse
-from fencepost.ledger.security import Security
 from fencepost.metadata import backup
 from fencepost.metadata.backup import HEAD_SIZE, Backup
 from fencepost.quorum.driver.admin import Administrator
@@ -47,7 +47,7 @@ async def _take(args: argparse.Namespace, file: Path) -> Backup:
             "metadata backup asks a member of the quorum: give --metadata zk://HOST:PORT/ledgers, or --controllers"
             " HOST:PORT, which a member prints when it serves"
         )
-    administrator = Administrator(endpoints, args.timeout, Security.of_environment().tls())
+    administrator = Administrator(endpoints, args.timeout, ClientConfiguration.of_environment().tls())
     try:
         with streams.progress_of_bytes() as line:
             return await backup.take(administrator, file, line.report)

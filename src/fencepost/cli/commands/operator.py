@@ -25,6 +25,7 @@ from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.replication import Copied, Pace, replace
 from fencepost.ledger.client.settings import ClientSettings
+from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
@@ -34,7 +35,6 @@ from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.cookies import Cookie
 from fencepost.ledger.rules.placement import Placement, rack
 from fencepost.ledger.rules.replication import misplaced
-from fencepost.ledger.security import Security
 
 NOT_SAFE = 1
 """The exit code of ``safe-to-stop`` if ledgers need the bookie."""
@@ -212,7 +212,7 @@ async def _safe_to_stop(args: argparse.Namespace, settings: BookieSettings, book
     """Print whether a bookie may stop, and the fragments that need it."""
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
-        found = await stop_of(client, bookie_id, Security.of_environment().placement())
+        found = await stop_of(client, bookie_id, ClientConfiguration.of_environment().placement())
     if found is None:
         raise OptionError(f"there is no bookie {bookie_id}: fencepost bookie list prints their ids")
     if args.json:
@@ -248,7 +248,7 @@ async def _rack(args: argparse.Namespace, settings: BookieSettings, bookie: str)
 
 async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
     """Print the fragments with entries in fewer racks or zones than the minimum."""
-    policy = Security.of_environment().placement()
+    policy = ClientConfiguration.of_environment().placement()
     fragments: list[dict[str, Any]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         placement = Placement(policy, tuple((await client.racks_of_bookies()).items()))

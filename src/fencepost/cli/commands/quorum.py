@@ -12,7 +12,7 @@ from fencepost import errors
 from fencepost.cli import output
 from fencepost.cli.arguments import option
 from fencepost.cli.commands.metadata import endpoint, members
-from fencepost.ledger.security import Security
+from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
 from fencepost.text import units
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    administrator = Administrator(args.controllers, args.timeout, Security.of_environment().tls())
+    administrator = Administrator(args.controllers, args.timeout, ClientConfiguration.of_environment().tls())
     try:
         if args.verb == "add":
             node = await administrator.add(args.endpoint)

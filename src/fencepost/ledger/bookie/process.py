@@ -29,6 +29,7 @@ from fencepost.ledger.bookie.registration import UNREGISTERED, Registration
 from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.ledger.bookie.settings import BookieSettings
+from fencepost.ledger.client_configuration import ENVIRONMENT, ClientConfiguration
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.errors import ClusterExistsError, MetadataServiceError
 from fencepost.ledger.kernels import ready as loops
@@ -37,7 +38,6 @@ from fencepost.ledger.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.ledger.roles.bookie import Bookie
 from fencepost.ledger.rules.boot import CLEAN_END, Run, Step, steps_of_boot
 from fencepost.ledger.rules.cookies import Boot, Cookie
-from fencepost.ledger.security import ENVIRONMENT, Security
 from fencepost.ledger.shutdown import Shutdown
 from fencepost.monitoring import http
 from fencepost.traces import TraceWriter
@@ -65,7 +65,7 @@ async def serve(
         )
     settings = _within_open_files(settings)
     tls, users = settings.tls(), settings.users()
-    if settings.requires_tls and Security.of_environment().tls() is None:
+    if settings.requires_tls and ClientConfiguration.of_environment().tls() is None:
         _log.warning(
             "this bookie cannot repair from bookies that require TLS, as it does: name a file by %s", ENVIRONMENT
         )

@@ -33,7 +33,7 @@ from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.ledger.roles.writer import WriterSettings
 from fencepost.ledger.rules.ensembles import are_quorums
 from fencepost.ledger.rules.metadata import IMPORTING, OF_LOG, DigestType, LedgerMetadata
-from fencepost.ledger.rules.placement import Policy, unmet
+from fencepost.ledger.rules.placement import STEPS, Policy, unmet
 from fencepost.traces import TraceWriter
 
 _log = logging.getLogger("fencepost.ledgers")
@@ -436,8 +436,8 @@ def too_few(
             f" {instead}"
         )
     return NotEnoughBookiesError(
-        f"ledger {ledger} cannot be placed on {ensemble_size} of the {there} writable bookies with {asked}: start"
-        " bookies in other racks, or set racks (fencepost bookie rack)"
+        f"ledger {ledger} cannot be placed on {ensemble_size} of the {there} writable bookies with {asked}, as far as"
+        f" a search of {STEPS:,} steps finds: start bookies in other racks, or set racks (fencepost bookie rack)"
     )
 
 

@@ -20,7 +20,7 @@ from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, Rea
 from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.placement import Placement, replacement, unmet
+from fencepost.ledger.rules.placement import STEPS, Placement, replacement, unmet
 from fencepost.ledger.rules.replication import (
     better,
     replaceable,
@@ -163,11 +163,11 @@ async def replace_fragments(
         ensemble = metadata.fragments[place].ensemble
         new = replacement(ensemble, lost, gone, bookies, metadata.write_quorum, placement)
         if new is None:
-            asked = unmet(placement.policy)
-            raise NotEnoughBookiesError(
-                f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
-                + (f", or set racks (fencepost bookie rack), as {asked} must be met" if asked else "")
-            )
+            problem = f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
+            if asked := unmet(placement.policy):
+                problem += f", or set racks (fencepost bookie rack), as {asked} must be met"
+                problem += f" and a search of {STEPS:,} steps finds no way"
+            raise NotEnoughBookiesError(problem)
         return place, lost, new
 
     return await _change_fragments(store, ledger, choose, gone, pace, copied, at_once)

@@ -10,8 +10,8 @@ import msgspec
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import Credentials
 from fencepost.ledger.client import arguments
+from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.rules.placement import POLICY, Policy
-from fencepost.ledger.security import Security
 from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 
 
@@ -54,9 +54,10 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of_environment(cls, **changes: Any) -> Self:
         """Settings with the TLS, the placement and the credentials from the environment, see
-        :class:`fencepost.ledger.security.Security` and :class:`fencepost.connections.users.Credentials`.
+        :class:`fencepost.ledger.client_configuration.ClientConfiguration` and
+        :class:`fencepost.connections.users.Credentials`.
         """
-        given = Security.of_environment()
+        given = ClientConfiguration.of_environment()
         return cls(**{"tls": given.tls(), "placement": given.placement(), "credentials": Credentials.read(), **changes})
 
     def __post_init__(self) -> None:

@@ -32,11 +32,11 @@ from fencepost.connections import sasl
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import CREDENTIALS, Credentials
 from fencepost.ledger import errors
+from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.metadata import paths, racks, registration, serialization
 from fencepost.ledger.metadata.address import Address, parse
 from fencepost.ledger.metadata.registration import BookieServiceInfo
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.security import Security
 
 _LOST = (
     exceptions.ConnectionLoss,
@@ -192,16 +192,16 @@ class MetadataClient:
         credentials: Credentials | None = None,
     ) -> Self:
         """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: by default
-        from :class:`fencepost.ledger.security.Security` of the environment. ``credentials``: the user for SASL, by
-        default from :meth:`fencepost.connections.users.Credentials.read`. After :data:`PATIENT` seconds without a
-        session, the reason is logged.
+        that of the environment's :class:`fencepost.ledger.client_configuration.ClientConfiguration`. ``credentials``:
+        the user for SASL, by default from :meth:`fencepost.connections.users.Credentials.read`. After :data:`PATIENT`
+        seconds without a session, the reason is logged.
 
         The cluster need not exist yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for a malformed
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
         ledgers have another layout than BookKeeper's hierarchical one.
         """
-        security = Security.of_environment()
-        tls = tls or (security.tls() if security.metadata_tls else None)
+        configured = ClientConfiguration.of_environment()
+        tls = tls or (configured.tls() if configured.metadata_tls else None)
         client = cls(parse(uri), session_timeout, operation_timeout, tls, credentials or Credentials.read())
         try:
             client._kazoo.start_async()

@@ -1,5 +1,5 @@
-"""TLS for the store's processes as clients of others, and where they place entries, configured by one file named by the
-variable FENCEPOST_CLIENT.
+"""The settings of clients: TLS to bookies, metadata service and quorum, and where entries are placed. They are in the
+file that the variable FENCEPOST_CLIENT names.
 
 Commands, programs, Spark's executors, bookies and auto-recovery all read this file.
 """
@@ -20,7 +20,7 @@ ENVIRONMENT = "FENCEPOST_CLIENT"
 """The environment variable that names the file."""
 
 
-class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ClientConfiguration(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """How a client connects to bookies, to the metadata service and to members of its quorum, and in which racks it
     places entries. The settings have the names of BookKeeper's client settings.
     """
@@ -58,7 +58,7 @@ class Security(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid
     ] = POLICY.enforce_strict_zoneaware_placement
 
     @classmethod
-    def of_environment(cls) -> Security:
+    def of_environment(cls) -> ClientConfiguration:
         """The settings in the file that FENCEPOST_CLIENT names; the defaults if the variable is not set. Raises
         :class:`fencepost.OptionError`, also for a missing file.
         """
