@@ -72,11 +72,14 @@ MODULES = {
     "pyspark.sql.worker.plan_data_source_read": PLANS,
     "pyspark.sql.worker.python_streaming_sink_runner": COMMITS,
     "pyspark.sql.worker.commit_data_source_write": COMMITS,
-    "pyspark.daemon": TASK,
+    "pyspark.worker": TASK,
     "org.apache.spark.deploy.SparkSubmit": JVM,
     "org.apache.spark.executor.CoarseGrainedExecutorBackend": EXECUTOR,
 }
-"""What a process below a driver or a worker is, by a word of its command line."""
+"""What a process in the session of a driver or a worker is, by a word of its command line."""
+
+DAEMON = "pyspark.daemon"
+"""The module of the processes that fork those that do the work."""
 
 MASTER = "local[2,4]"
 """Two cores, and four attempts for each task."""
@@ -249,7 +252,7 @@ class Process:
 
     def kill_for_good(self) -> None:
         """Kill it with all that it started, and do not start it again."""
-        for pid in [*descendants(self.process.pid), self.process.pid]:
+        for pid in [*session_of(self.process.pid), self.process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -260,13 +263,13 @@ def of_bench(*words: str) -> list[str]:
     return [sys.executable, "-m", "bench.exactly_once", *words]
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes that a process started, and those that they did."""
+def session_of(leader: int) -> list[int]:
+    """All other processes of the session that a process leads: what it started, and what that did, orphans included."""
     found = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
-                found += [int(child), *descendants(int(child))]
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if pid != leader and _stat(pid)[3] == str(leader):
+                found.append(pid)
     return found
 
 
@@ -275,21 +278,25 @@ def command_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
 
 
-def parent_of(pid: int) -> int:
-    """The parent of a process. Raises :class:`OSError` if it is gone."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def _stat(pid: int) -> list[str]:
+    """What Linux tells of a process after its name: its state, its parent, its group and its session, and more."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def kinds(pids: Iterable[int]) -> dict[str, list[int]]:
-    """The processes below some that do the work of Spark, by what they are."""
+def kinds(leaders: Iterable[int]) -> dict[str, list[int]]:
+    """The processes in the sessions of some that do the work of Spark, by what they are. A daemon does none: it forks
+    those that do, and they may outlive it.
+    """
     found: dict[str, list[int]] = {}
-    for pid in pids:
-        for each in descendants(pid):
+    for leader in leaders:
+        there = session_of(leader)
+        for each in there:
             with contextlib.suppress(OSError):
-                words = command_of(each)
+                words, parent = command_of(each), int(_stat(each)[1])
+                if DAEMON in words and parent in (leader, *there) and command_of(parent) != words:
+                    continue
                 for kind in {MODULES[word] for word in words if word in MODULES}:
-                    if kind != TASK or words == command_of(parent_of(each)):  # the daemon forks those that run tasks
-                        found.setdefault(kind, []).append(each)
+                    found.setdefault(kind, []).append(each)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,20 @@ import pytest
 from patience import until
 
 from bench import exactly_once
-from bench.exactly_once import FROM, OF_WRITES, TASK, TO, VICTIMS, Campaign, Prefix, kinds, of_write, row, transformed
+from bench.exactly_once import (
+    FROM,
+    OF_WRITES,
+    TASK,
+    TO,
+    VICTIMS,
+    Campaign,
+    Prefix,
+    kinds,
+    of_write,
+    row,
+    session_of,
+    transformed,
+)
 from fencepost.log.chain import End, Position
 
 
@@ -66,14 +81,20 @@ def test_a_write_is_there_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
         assert of_write(wrong, 2) is not None
 
 
-def test_a_process_that_runs_a_task_is_not_the_one_that_forks_it() -> None:
-    forks = "import os, sys; pid = os.fork(); print(pid, flush=True) if pid else None; sys.stdin.read()"
-    above = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {forks!r}, *sys.argv[1:]])"
-    command = [sys.executable, "-c", above]
-    with subprocess.Popen([*command, "pyspark.daemon"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+def test_a_process_that_runs_a_task_is_not_the_one_that_forks_it_and_may_outlive_it() -> None:
+    forks = "import os, sys; pid = os.fork(); print(os.getpid(), pid, flush=True) if pid else None; sys.stdin.read()"
+    above = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {forks!r}, *sys.argv[1:]]); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", above, "pyspark.daemon", "pyspark.worker"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as process:
         assert process.stdin is not None and process.stdout is not None
-        forked = int(process.stdout.readline())
+        daemon, forked = map(int, process.stdout.readline().split())
         until(lambda: kinds([process.pid]) == {TASK: [forked]}, "the process to be found")
+        os.kill(daemon, signal.SIGKILL)
+        until(lambda: daemon not in session_of(process.pid), "the daemon to be gone")
+        assert kinds([process.pid]) == {TASK: [forked]}
         process.stdin.close()
 
 
