@@ -209,6 +209,13 @@ def test_what_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
     assert "1 distinct state, depth 1" in text
 
 
+def test_a_search_ends_by_a_limit_of_memory_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "hog.py").write_text(HOG.format(does="pass"))
+    asked = CHECK | {"protocol": str(tmp_path / "hog.py"), "until": time.monotonic() + PATIENCE}
+    text = answer(asked | {"memory": 20 << 20})["text"]  # this process occupies more
+    assert text.startswith("NOT COMPLETE\nThe memory limit of 17 MiB was reached")
+
+
 def test_what_cannot_be_interrupted_is_ended(tmp_path: Path) -> None:
     before = children()
     text = checked(tmp_path, "sum(range(10**13))", Bounds(4, 4 << 30))
@@ -237,18 +244,18 @@ def children() -> set[str]:
 
 @pytest.mark.skipif(not occupies(os.getpid(), 0), reason="the system does not tell what a process occupies")
 @pytest.mark.parametrize(
-    "does",
+    ("does", "told"),
     [
-        "held = []; [held.append(b'x' * (1 << 20)) for _ in range(2_000)]; time.sleep(600)",
-        # None of these takes too much alone.
-        "[each.wait() for each in [subprocess.Popen([sys.executable, '-c', PROGRAM]) for _ in range(2)]]",
+        # Which of the two notices first depends on the moment: the search, or who ends it.
+        ("held = []; [held.append(b'x' * (1 << 20)) for _ in range(2_000)]; time.sleep(600)", "255|300"),
+        # None of these takes too much alone, so the search sees nothing.
+        ("[each.wait() for each in [subprocess.Popen([sys.executable, '-c', PROGRAM]) for _ in range(2)]]", "300"),
     ],
 )
-def test_what_takes_too_much_memory_is_ended(tmp_path: Path, does: str) -> None:
+def test_what_takes_too_much_memory_is_ended(tmp_path: Path, does: str, told: str) -> None:
     program = "import time; held = [b'x' * (200 << 20)]; time.sleep(600)"
     text = checked(tmp_path, does.replace("PROGRAM", repr(program)), Bounds(PATIENCE, 300 << 20))
-    # Which of the two notices first depends on the moment: the search, or who ends it.
-    assert re.match(r"NOT COMPLETE\nThe memory limit of (255|300) MiB was reached", text)
+    assert re.match(rf"NOT COMPLETE\nThe memory limit of ({told}) MiB was reached", text)
 
 
 def test_what_engines_reserve_is_not_what_they_occupy(tmp_path: Path) -> None:

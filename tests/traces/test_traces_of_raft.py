@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench.raft import EtcdRaft
+from bench.validate import Timed
 from fencepost.traces import read
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation.outcome import Outcome, judged
@@ -197,3 +198,10 @@ def test_the_bench_validates_a_folder(tmp_path: Path) -> None:
     assert bad.returncode == 1 and "bad, rejected" in bad.stdout and "1 of 2 traces are not accepted" in bad.stderr
     none = subprocess.run([*command[:-1], str(tmp_path / "none")], capture_output=True, text=True)
     assert none.returncode == 1 and none.stderr.startswith("there are no traces of raft in")
+
+
+def test_work_between_two_ticks_of_the_clock_has_a_rate() -> None:
+    for _ in range(20):
+        with Timed() as timed:
+            pass
+        assert "1 events in" in timed.told(1)

@@ -27,6 +27,7 @@ from fencepost.spark.graph import NOWHERE, Bits, GraphPlan, Partition, StepFile
 from fencepost.spark.level import read_columns
 from fencepost.spark.recording import FileRecording
 from fencepost.spark.trim import Cut, Obligation
+from fencepost.text.numbers import size
 
 if TYPE_CHECKING:
     from fencepost.checker.liveness.judge import Lasso
@@ -318,7 +319,7 @@ class _Trimming:
 
     def _too_large(self, left: int, steps: int) -> str:
         return (
-            f"the memory limit of {self.judge.limit:,} bytes has no room for the {left:,} states and {steps:,} steps"
+            f"the memory limit of {size(self.judge.limit)} has no room for the {left:,} states and {steps:,} steps"
             f" that trimming has left for {self.property.title}"
         )
 

@@ -37,6 +37,7 @@ from fencepost.checker.engines.options import ReferenceOptions
 from fencepost.checker.engines.resources import resident_memory
 from fencepost.report.json import to_json
 from fencepost.semantics import Deadline, LimitReached, Stepper, deadline
+from fencepost.text import numbers
 
 ENGINES = ("auto", "reference", "embedded", "simulate")
 
@@ -181,7 +182,7 @@ def test_a_limit_on_memory_ends_what_allocates_without_end() -> None:
 
     now = resident_memory()
     result = limited(Greedy(), engine="reference", timeout=None, max_memory=now + (200 << 20))
-    assert result.limit == f"the memory limit of {now + (200 << 20):,} bytes" and result.exit_code == 152
+    assert result.limit == f"the memory limit of {numbers.size(now + (200 << 20))}" and result.exit_code == 152
     assert result.unfinished is not None and result.unfinished.what == "action hold"
 
 

@@ -10,6 +10,7 @@ from fencepost.checker.engines.search import Search
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.language.seam import language_of
 from fencepost.semantics import Stepper
+from fencepost.text import numbers
 
 if TYPE_CHECKING:
     from fencepost.checker.liveness.graph import Property, Recording, Terms
@@ -123,7 +124,7 @@ def judge(search: Search, recording: Recording) -> None:
         search.report_doing("judging liveness")
         if resident_memory() + recording.needs > limit:
             raise SystemFailure(
-                f"the memory limit of {limit:,} bytes has no room for a graph of {recording.steps:,} steps"
+                f"the memory limit of {numbers.size(limit)} has no room for a graph of {recording.steps:,} steps"
             )
         graph = recording.graph()
         for property in verdicts.terms.properties:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fencepost.checker.engines import windows
+from fencepost.text import numbers
 
 if TYPE_CHECKING:
     from fencepost.semantics import Deadline
@@ -47,7 +48,7 @@ def limit_reached(deadline: Deadline, timeout: float | None, memory: int | None)
     if timeout is not None and deadline.expired(timeout):
         return f"the time limit of {timeout:g} seconds"
     if memory is not None and resident_memory() >= memory:
-        return f"the memory limit of {memory:,} bytes"
+        return f"the memory limit of {numbers.size(memory)}"
     return None
 
 

@@ -188,7 +188,7 @@ def _model(asked: Asked) -> Model:
 
 
 def _limits(asked: Asked) -> dict[str, Any]:
-    return {"timeout": _seconds(asked), "max_memory": max(1, int(EARLIER * asked["memory"]) >> 20) << 20}
+    return {"timeout": _seconds(asked), "max_memory": int(EARLIER * asked["memory"])}
 
 
 def _seconds(asked: Asked) -> float:
