@@ -37,6 +37,7 @@ from fencepost.log.rules import (
     never_attached,
     never_chained,
     place_of_time,
+    room,
     trimmable_before_ledger,
     trimmable_before_time,
     trimmable_but,
@@ -140,6 +141,24 @@ def test_a_ledger_is_full_by_entries_size_or_age() -> None:
     assert is_full(limits, 3, 0, 0) and is_full(limits, 1, 100, 0) and is_full(limits, 1, 0, 50)
     assert not is_full(limits, 0, 0, 99), "an empty ledger is as good as a new one"
     assert not is_full(Limits(), 1 << 40, 1 << 50, 1 << 50)
+
+
+@given(
+    some.builds(Limits, *[some.integers(0, 6)] * 3),
+    some.integers(0, 5),
+    some.integers(0, 8),
+    some.integers(0, 8),
+    some.lists(some.integers(0, 4), max_size=8),
+)
+def test_a_ledger_takes_one_entry_after_another_until_it_is_full(
+    limits: Limits, entries: int, size: int, age: int, waiting: list[int]
+) -> None:
+    if not entries:
+        size = age = 0
+    taken = 0
+    while taken < len(waiting) and not is_full(limits, entries + taken, size + sum(waiting[:taken]), age):
+        taken += 1
+    assert room(limits, entries, size, age, waiting) == taken
 
 
 def test_what_waits_is_limited_but_one_append_is_never_too_large() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from fencepost.language.values import Record
 from fencepost.log.chain import Batch, Chain
@@ -209,6 +210,20 @@ class Limits(Record):
 def is_full(limits: Limits, entries: int, size: int, age: int) -> bool:
     """Return whether the leader rolls over: its ledger is not empty, and is large or old enough."""
     return entries > 0 and (0 < limits.entries <= entries or 0 < limits.size <= size or 0 < limits.age <= age)
+
+
+def room(limits: Limits, entries: int, size: int, age: int, waiting: Sequence[int]) -> int:
+    """Return how many of the ``waiting`` entries, of these sizes in bytes, the leader's ledger takes before it is full.
+    It is empty or has ``entries`` of ``size`` bytes.
+    """
+    if is_full(limits, entries, size, age):
+        return 0
+    most = len(waiting)
+    if limits.entries > 0:
+        most = min(most, limits.entries - entries)
+    if limits.size > 0:
+        most = min(most, bisect_left([*accumulate(waiting, initial=size)], limits.size))
+    return most
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -40,6 +39,7 @@ from fencepost.log.rules import (
     is_full,
     may_write,
     never_chained,
+    room,
     takes_unanswered_for_done,
 )
 
@@ -615,23 +615,18 @@ class Leader(Chaining):
         """Write what waits, if allowed, while the ledger has room, and roll over when it has none."""
         if self.ledger is None or self.is_rolling or not may_write(self.status, self.protections):
             return
-        limits, count = self.settings.limits, 0
-        entries = self.written - self.base
+        limits, entries = self.settings.limits, self.written - self.base
         if not entries:
             self.begun = now
-        for size in self._waiting:
-            if is_full(limits, entries + count, self.ledger_size, now - self.begun):
-                break
-            count += 1
-            self.ledger_size += size
+        count = room(limits, entries, self.ledger_size, now - self.begun, self._waiting)
         if count:
             self._trace(effects, "write_entry", ledger=self.ledger, entry=entries, count=count, append=self.written)
             effects.append(Write(self.ledger, self.written, count))
             if limits.age and not entries:
                 effects.append(SetTimer((_AGE, self.ledger), limits.age))
-            self._under_way += islice(self._waiting, count)
-            for _ in range(count):
-                self._waiting.popleft()
+            sizes = [self._waiting.popleft() for _ in range(count)]
+            self._under_way += sizes
+            self.ledger_size += sum(sizes)
             self.written += count
         self._consider_rolling(now, effects)
 
