@@ -114,6 +114,10 @@ class Client:
         """An operation on this connection."""
         return self._process.call(operation, client=self.number, **arguments)
 
+    def begin(self, operation: str, **arguments: Any) -> Future[Any]:
+        """An operation on this connection, without waiting for it."""
+        return self._process.begin(operation, client=self.number, **arguments)
+
     def create(self, **arguments: Any) -> Ledger:
         """A new ledger, by default on three bookies with quorums of three and two."""
         return Ledger(self._process, **self.call("create", **arguments))

@@ -39,6 +39,8 @@ class Exam:
     def __init__(self) -> None:
         self.stores: dict[int, LedgerClient] = {}
         self.ledgers: dict[int, tuple[LedgerClient, Given, LedgerWriter | LedgerReader]] = {}
+        self.many: dict[int, list[LedgerWriter]] = {}
+        """Ledgers that were created together, by the number of the connection."""
         self.explicit_lac_intervals: dict[int, float] = {}
         """In seconds, by the number of the connection."""
         self.number = 0
@@ -46,7 +48,7 @@ class Exam:
             name: getattr(self, name)
             for name in (
                 "initialise connect disconnect create open append force close read tail lac read_lac length metadata"
-                " list delete load_writes load_reads load_scans"
+                " list delete load_writes load_reads load_scans many_create many_writes many_tails"
             ).split()
         }
 
@@ -177,6 +179,17 @@ class Exam:
 
     async def load_scans(self, given: Given) -> dict[str, float]:
         return await load.scans(await self._reader(given), given["in_flight"], given["seconds"])
+
+    async def many_create(self, given: Given) -> dict[str, Any]:
+        writers, seconds = await load.create_many(self._store(given), given["ledgers"])
+        self.many[given["client"]] = writers
+        return {"ledgers": [writer.id for writer in writers], "seconds": seconds}
+
+    async def many_writes(self, given: Given) -> dict[str, float]:
+        return await load.write_many(self.many[given["client"]], given["size"], given["period"], given["seconds"])
+
+    async def many_tails(self, given: Given) -> dict[str, float]:
+        return await load.tail_many(self._store(given), given["ledgers"], given["seconds"])
 
 
 def _told(entry: fencepost.ledger.client.reading.LedgerEntry) -> tuple[int, None, str]:

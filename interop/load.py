@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import random
@@ -18,11 +19,14 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader
 from fencepost.ledger.client.writer import LedgerWriter
 
 PROBES = 16
 """Entries in flight whose latency is measured, at most; at most an eighth of all that are."""
+AT_ONCE = 64
+"""Ledgers that are created or opened at once."""
 SPAN = 5.0
 """Seconds after which ``append_many`` is called anew, so that its list of ids stays short."""
 
@@ -101,6 +105,73 @@ async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[st
                 if clock() >= end:
                     break
     return report(count, clock() - began, array("d")) | {"bytes": size}
+
+
+async def create_many(store: LedgerClient, ledgers: int) -> tuple[list[LedgerWriter], float]:
+    """So many open ledgers on three bookies, and in how many seconds they were created."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def create() -> LedgerWriter:
+        async with room:
+            return await store.create_ledger()
+
+    began = clock()
+    writers = await asyncio.gather(*(create() for _ in range(ledgers)))
+    return writers, clock() - began
+
+
+async def write_many(writers: list[LedgerWriter], size: int, period: float, seconds: float) -> dict[str, float]:
+    """Append an entry of ``size`` bytes to each ledger every ``period`` seconds, the ledgers one after another."""
+    data = os.urandom(size)
+    latencies = array("d")
+    began = clock()
+    pause = period / len(writers)
+
+    def done(sent: float, entry: asyncio.Future[int]) -> None:
+        entry.result()
+        latencies.append(clock() - sent)
+
+    waiting: set[asyncio.Future[int]] = set()
+    for turn in range(int(seconds / pause)):
+        late = clock() - (began + turn * pause)
+        if late < 0:
+            await asyncio.sleep(-late)
+        entry = writers[turn % len(writers)].submit(data)
+        entry.add_done_callback(functools.partial(done, clock()))
+        waiting.add(entry)
+        entry.add_done_callback(waiting.discard)
+    if waiting:
+        await asyncio.wait(waiting)
+    return report(len(latencies), clock() - began, latencies)
+
+
+async def tail_many(store: LedgerClient, ledgers: list[int], seconds: float) -> dict[str, float]:
+    """Follow each of these ledgers from its end on; how many entries came."""
+    room = asyncio.Semaphore(AT_ONCE)
+    count = 0
+
+    async def opened(ledger: int) -> LedgerReader:
+        async with room:
+            return await store.open_ledger(ledger)
+
+    async def follow(reader: LedgerReader) -> None:
+        nonlocal count
+        async with contextlib.aclosing(reader.tail(reader.last_add_confirmed + 1)) as entries:
+            async for _ in entries:
+                count += 1
+
+    readers = await asyncio.gather(*map(opened, ledgers))
+    began = clock()
+    tails = [asyncio.create_task(follow(reader)) for reader in readers]
+    done, _ = await asyncio.wait(tails, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    took = clock() - began
+    for tail in tails:
+        tail.cancel()
+    await asyncio.gather(*tails, return_exceptions=True)
+    for tail in done:
+        tail.result()
+    await asyncio.gather(*(reader.close() for reader in readers))
+    return {"entries": count, "seconds": took}
 
 
 async def _rounds(ask: Callable[[int], Awaitable[Any]], in_flight: int, seconds: float) -> dict[str, float]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.ledger import cells, compare, flood, limit, repair, scan, soak, stages, starts
+from bench.ledger import cells, compare, flood, limit, many, repair, scan, soak, stages, starts
 from bench.ledger.figures import size_of
 from bench.ledger.sides import HEAP, KINDS, OURS, THEIRS, Side
 from fencepost.ledger import kernels as rows
@@ -35,6 +35,7 @@ EPILOG = """parts, all by default:
   stages   where each microsecond of our client and bookies goes
   flood    one bookie alone on one core, fed from the other
   scan     one client reads a ledger of some GiB in order, beside a copy of as many bytes over loopback
+  many     thousands of ledgers that one client writes, each slowly, while another one follows some of them
   starts   how long a bookie takes to serve
   repair   how a bookie that has lost its disk gets its entries back while it serves
 and, with --soak MINUTES alone: writes and reads at full speed for so long, and whether memory grows
@@ -113,6 +114,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     flooded.add_argument("--version-2", action="store_true", help="speak version 2 of the protocol")
     scanned = parser.add_argument_group("scan")
     scanned.add_argument("--gib", type=float, help="of data in the ledger that is read (by default 2)")
+    of_many = parser.add_argument_group("many")
+    of_many.add_argument("--ledgers", type=int, metavar="N", help="that are open at once (by default 10,000)")
     repaired = parser.add_argument_group("repair")
     repaired.add_argument(
         "--repair-entries", type=int, metavar="N", help="that the bookie has lost (by default 1,000,000)"
@@ -142,6 +145,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 30)
     given.flood_size = given.flood_size or [100]
     given.gib = given.gib or (0.25 if quick else 2)
+    given.ledgers = given.ledgers or (1_000 if quick else 10_000)
     given.repair_entries = given.repair_entries or (100_000 if quick else 1_000_000)
     return given
 
@@ -230,6 +234,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {
     "flood": flood.run,
     "scan": scan.run,
     "starts": starts.run,
+    "many": many.run,
     "repair": repair.run,
 }
 
@@ -244,7 +249,7 @@ def main() -> int:
         # No figure is to be that of a time in which loops were compiled.
         os.environ[ready.ENVIRONMENT] = "compiled"
         compile_loops()
-    if "compare" in given.part and any(KINDS[side] != KINDS[OURS] for side in given.side):
+    if {"compare", "many"}.intersection(given.part) and any(KINDS[side] != KINDS[OURS] for side in given.side):
         try:
             jars.fetch()
         except jars.Unavailable as missing:

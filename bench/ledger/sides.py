@@ -70,7 +70,7 @@ class Side:
             settings = {**settings, "journalWriteData": "false"}
         self.cluster = Cluster(bookies, metadata, folder, heap, short=False, settings=settings, program=programs[1])
         self.processes: list[ClientProcess] = []
-        self._clients: list[Client] = []
+        self.clients: list[Client] = []
 
     @property
     def is_java(self) -> bool:
@@ -95,7 +95,7 @@ class Side:
         for number in range(clients):
             log = self._folder / f"client-{number + 1}.log"
             self.processes.append(ClientProcess(self._client_kind, log, self._heap, short=False, program=self._program))
-            self._clients.append(Client(self.processes[-1], self.cluster.uri, **self._client_settings))
+            self.clients.append(Client(self.processes[-1], self.cluster.uri, **self._client_settings))
 
     def end(self) -> None:
         """End all processes."""
@@ -112,7 +112,7 @@ class Side:
     @property
     def client(self) -> Client:
         """The first client."""
-        return self._clients[0]
+        return self.clients[0]
 
     # -- ledgers ------------------------------------------------------------------------------------------------------
 
@@ -121,14 +121,14 @@ class Side:
         outstanding.
         """
         room = max(64 << 20, size * in_flight)
-        return self._clients[client].create(
+        return self.clients[client].create(
             ensemble=3, write_quorum=3, ack_quorum=2, digest="CRC32C", in_flight=in_flight, in_flight_bytes=room
         )
 
     def reader(self, ledger: int, size: int, in_flight: int, client: int = 0) -> Ledger:
         """Open a ledger for reading, with a prefetch of ``in_flight`` entries of ``size`` bytes."""
         room = max(16 << 20, size * in_flight)
-        return self._clients[client].open(ledger, recover=False, prefetch=in_flight, prefetch_bytes=room)
+        return self.clients[client].open(ledger, recover=False, prefetch=in_flight, prefetch_bytes=room)
 
     # -- measurements -------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 package interop;
 
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -60,6 +61,7 @@ public final class Exam {
     private final Map<String, Operation> operations = new HashMap<>();
     private final Map<Integer, BookKeeper> clients = new ConcurrentHashMap<>();
     private final Map<Integer, ReadHandle> handles = new ConcurrentHashMap<>();
+    private final Map<Integer, List<WriteHandle>> many = new ConcurrentHashMap<>();
     private final AtomicInteger numbers = new AtomicInteger();
 
     private Exam(PrintStream answers) {
@@ -101,6 +103,16 @@ public final class Exam {
             given.get("seconds").asDouble()));
         operations.put("load_scans", given -> Load.scans(handle(given), given.get("in_flight").asInt(),
             given.get("seconds").asDouble()));
+        operations.put("many_create", given -> {
+            List<WriteHandle> ledgers = new ArrayList<>();
+            double seconds = Load.create(client(given), given.get("ledgers").asInt(), ledgers);
+            many.put(given.get("client").asInt(), ledgers);
+            return Map.of("ledgers", ledgers.stream().map(WriteHandle::getId).toList(), "seconds", seconds);
+        });
+        operations.put("many_writes", given -> Load.writes(many.get(given.get("client").asInt()), given.get("size").asInt(),
+            given.get("period").asDouble(), given.get("seconds").asDouble()));
+        operations.put("many_tails", given -> Load.tails(client(given),
+            JSON.convertValue(given.get("ledgers"), new TypeReference<List<Long>>() { }), given.get("seconds").asDouble()));
     }
 
     public static void main(String[] arguments) throws Exception {
