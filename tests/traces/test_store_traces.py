@@ -14,6 +14,7 @@ from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.simulation.case import drawn
 from fencepost.ledger.simulation.workload import simulate
 from fencepost.protocols.store.conformance import StoreConformance
+from fencepost.protocols.store.running import RunningStore
 from fencepost.traces.validation.conformance import Event, NotCovered
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.verdict import Verdict
@@ -254,6 +255,59 @@ def test_an_entry_that_was_copied_since_has_not_outlived_the_crash(copies: bool)
     later.append(Event(node, life + 1, 3, "bookie_sends_read_response", LEDGER, sent))
     conformance = StoreConformance(LEDGER, sorted_by_node([*events, *later]))
     assert ((node, entry, life) in conformance.outlived) is not copies
+
+
+def _copied_before_a_crash(node: str, life: int, entry: int) -> list[Event]:
+    copied = {"entries": [[entry, entry]], "lac": entry, "position": 9}
+    return [
+        Event(node, life, 1, "started", None, {"kind": "bookie"}),
+        Event(node, life, 2, "bookie_copies_entry", LEDGER, copied),
+    ]
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_a_copied_entry_that_was_not_synced_counts_if_the_next_life_finds_it(found: bool) -> None:
+    _, events = traced(1, "calm")
+    node = next(event.node for event in events if event.action == "bookie_sends_add_confirmed_response")
+    entries = [[1, 1]] if found else []
+    later = [
+        *_copied_before_a_crash(node, 2, 1),
+        Event(node, 3, 1, "started", None, {"kind": "bookie"}),
+        Event(node, 3, 2, "bookie_recovers", LEDGER, {"entries": entries, "fenced": False, "limbo": False}),
+    ]
+    conformance = StoreConformance(LEDGER, sorted_by_node([*events, *later]))
+    conformance.bind(RunningStore(**conformance.constants()))
+    assert len(list(conformance.steps(later[1]))) == found
+
+
+def test_what_a_bookie_still_has_is_what_it_copied_last() -> None:
+    _, events = traced(1, "calm")
+    node = next(event.node for event in events if event.action == "bookie_sends_add_confirmed_response")
+    first, again = _copied_before_a_crash(node, 2, 1), _copied_before_a_crash(node, 3, 1)
+    lacks = {"mark": "fence", "fenced": True, "limbo": False, "entries": [[1, 1]]}
+    last = [
+        Event(node, 4, 1, "started", None, {"kind": "bookie"}),
+        Event(node, 4, 2, "bookie_may_lack_entries", LEDGER, lacks),
+    ]
+    conformance = StoreConformance(LEDGER, sorted_by_node([*events, *first, *again, *last]))
+    assert [conformance._is_left(each[1], 1) for each in (first, again)] == [False, True]
+
+
+@pytest.mark.parametrize("limbo", [False, True])
+def test_a_bookie_has_left_limbo_if_its_next_life_is_not_in_it(limbo: bool) -> None:
+    _, events = traced(1, "calm")
+    node = next(event.node for event in events if event.action == "bookie_sends_add_confirmed_response")
+    leaves = Event(node, 2, 2, "bookie_leaves_limbo", LEDGER, {"position": 9})
+    lacks = {"mark": "fence", "fenced": True, "limbo": limbo, "entries": []}
+    later = [
+        Event(node, 2, 1, "started", None, {"kind": "bookie"}),
+        leaves,
+        Event(node, 3, 1, "started", None, {"kind": "bookie"}),
+        Event(node, 3, 2, "bookie_may_lack_entries", LEDGER, lacks),
+    ]
+    conformance = StoreConformance(LEDGER, sorted_by_node([*events, *later]))
+    conformance.bind(RunningStore(**conformance.constants()))
+    assert len(list(conformance.steps(leaves))) == (not limbo)
 
 
 @pytest.mark.parametrize("answers", [False, True])

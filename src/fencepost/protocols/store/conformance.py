@@ -152,6 +152,8 @@ class StoreConformance(Conformance):
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
             self._name(event)
         self.added_last: dict[tuple[str, int], int] = {}
+        self.added_again: set[tuple[str, int, int]] = set()
+        """Entries that a bookie has added or copied in a later incarnation too, by node, id and that."""
         self.outlived: set[tuple[str, int, int]] = set()
         """Entries that a bookie has added in one incarnation, by node, id and that, and sent in a later one without
         having added or copied them again.
@@ -228,6 +230,8 @@ class StoreConformance(Conformance):
             return
         if event.action in ("bookie_sends_add_confirmed_response", "bookie_copies_entry"):
             for entry_id in _entries(event):
+                if self.added_last.get((event.node, entry_id), event.incarnation) < event.incarnation:
+                    self.added_again.add((event.node, entry_id, event.incarnation))
                 self.added_last[event.node, entry_id] = event.incarnation
         elif event.action == "bookie_sends_read_response" and parameters["code"] == "OK":
             for entry_id in _entries(event):
@@ -521,22 +525,30 @@ class StoreConformance(Conformance):
         durable = self.durable.get((event.node, event.incarnation))
         return durable is None or event.parameters["position"] <= durable
 
+    def _next_life(self, event: Event) -> tuple[str, int]:
+        """The next incarnation of a bookie that came as far as tracing what it found."""
+        incarnation = event.incarnation + 1
+        while (event.node, incarnation) not in self.recovered and self.event_counts[event.node, incarnation] == 1:
+            incarnation += 1
+        return event.node, incarnation
+
     def _survived(self, event: Event) -> Mapping[str, Any]:
         """The records that a bookie found in its journal after a crash, although they had not been synced. It may have
         ended before it traced them.
         """
-        incarnation = event.incarnation + 1
-        while (event.node, incarnation) not in self.recovered and self.event_counts[event.node, incarnation] == 1:
-            incarnation += 1
-        return self.recovered.get((event.node, incarnation), _NOTHING)
+        return self.recovered.get(self._next_life(event), _NOTHING)
 
     def _is_left(self, event: Event, entry_id: int) -> bool:
         """Whether a bookie that comes back as one that may have lost entries still has one that it had added or copied
-        before. What it had when it came back says nothing about that, if it has answered requests in between.
+        before. What it had when it came back says nothing about that, if it has answered requests in between, or has
+        added or copied the entry again.
         """
         lives = (life for node, life in self.left if node == event.node and life > event.incarnation)
         later = min(lives, default=0)
-        if not later or any((event.node, life) in self.answered for life in range(event.incarnation + 1, later)):
+        between = range(event.incarnation + 1, later)
+        if not later or any((event.node, life) in self.answered for life in between):
+            return False
+        if any((event.node, entry_id, life) in self.added_again for life in between):
             return False
         return any(first <= entry_id <= last for first, last in self.left[event.node, later]["entries"])
 
@@ -747,14 +759,16 @@ class StoreConformance(Conformance):
 
     def _bookie_copies(self, event: Event) -> Iterator[Step]:
         is_durable = self._was_durable(event)
+        survived = set() if is_durable else {*_ids(self._survived(event)["entries"])}
         for entry_id in _entries(event):
-            if is_durable or self._is_left(event, entry_id):
+            if is_durable or entry_id in survived or self._is_left(event, entry_id):
                 yield Step("bookie_copies_entry", (("b", self.b[event.node]),), (entry_id + 1,))
 
     def _bookie_limbo(self, event: Event) -> Iterator[Step]:
         if event.action == "bookie_crashes" and (event.node, event.incarnation) in self.left:
             return  # the loss is traced already
-        if self._was_durable(event) or self._survived(event)["limbo"] == (event.action == "bookie_crashes"):
+        found = self.left.get(self._next_life(event)) or self._survived(event)
+        if self._was_durable(event) or found["limbo"] == (event.action == "bookie_crashes"):
             yield Step(event.action, (("b", self.b[event.node]),))
 
     def _bookie_wiped(self, event: Event) -> Iterator[Step]:
