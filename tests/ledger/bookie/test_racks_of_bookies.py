@@ -53,8 +53,8 @@ def test_racks_decide_where_ledgers_are_and_stay(
                 with pytest.raises(NotEnoughBookiesError) as refused:
                     await strict.create_ledger(ensemble=2)
                 assert str(refused.value).partition(" ")[2].partition(" ")[2] == (
-                    "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2, as far as"
-                    " a search of 2,000 steps finds: start bookies in other racks, or set racks (fencepost bookie rack)"
+                    "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2: there is"
+                    " no such ensemble; start bookies in other racks, or set racks (fencepost bookie rack)"
                 )
                 code, told, problem = await asked("list", "misplaced")
                 assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")

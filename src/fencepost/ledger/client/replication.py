@@ -5,7 +5,6 @@ another.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import KW_ONLY, dataclass
@@ -20,9 +19,10 @@ from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, Rea
 from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.placement import STEPS, Placement, replacement, unmet
+from fencepost.ledger.rules.placement import Placement, Unplaced, replacement, told, unmet
 from fencepost.ledger.rules.replication import (
     better,
+    quorums_of,
     replaceable,
     sources,
     span,
@@ -161,13 +161,13 @@ async def replace_fragments(
             return None
         (place, lost), *_ = left
         ensemble = metadata.fragments[place].ensemble
-        new = replacement(ensemble, lost, gone, bookies, metadata.write_quorum, placement)
-        if new is None:
+        new = replacement(ensemble, lost, gone, bookies, quorums_of(metadata), placement)
+        if isinstance(new, Unplaced):
             problem = f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
-            if asked := unmet(placement.policy):
-                problem += f", or set racks (fencepost bookie rack), as {asked} must be met"
-                problem += f" and a search of {STEPS:,} steps finds no way"
-            raise NotEnoughBookiesError(problem)
+            if new is not Unplaced.TOO_FEW:
+                problem += f", or set racks (fencepost bookie rack), as {unmet(placement.policy)} must be met:"
+                problem += f" {told(new)}"
+            raise NotEnoughBookiesError(problem, new)
         return place, lost, new
 
     return await _change_fragments(store, ledger, choose, gone, pace, copied, at_once)
@@ -199,8 +199,7 @@ async def _change_fragments(
     changed = 0
     while True:
         found, bookies = await store.metadata.read_ledger(ledger), await store.bookies()
-        mixed = random.sample(bookies.writable, len(bookies.writable))
-        change = choose(found.metadata, mixed, Placement(store.policy, bookies.racks))
+        change = choose(found.metadata, store.driver.mixed(bookies.writable), bookies.placement(store.policy))
         if change is None:
             return changed
         place, old, new = change

@@ -41,6 +41,11 @@ def racks_of(mapping: Mapping) -> dict[str, str]:
     return {bookie: place for bookie, place in found.items() if place is not None}
 
 
+def groups_of(mapping: Mapping) -> tuple[tuple[str, str], ...]:
+    """The groups of the bookies that are in one, as pairs."""
+    return tuple(sorted((bookie, group) for group, bookies in mapping.items() for bookie in bookies))
+
+
 def with_rack(mapping: Mapping, bookie: str, place: str | None) -> Mapping:
     """The mapping with this rack for a bookie, or with None without the bookie. It stays in its group. Groups without
     bookies are removed, as Pulsar does.

@@ -7,7 +7,7 @@ import msgspec
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.underreplication import UnderReplication
-from fencepost.ledger.rules.placement import POLICY, Placement, Policy
+from fencepost.ledger.rules.placement import POLICY, Policy, Unplaced, told
 from fencepost.ledger.rules.replication import Risk, fragments_on, is_closed_fragment, risks
 
 
@@ -34,6 +34,9 @@ class AtRisk(msgspec.Struct, frozen=True):
 _LOSES = {
     Risk.UNREADABLE: "acknowledged entries may be on no bookie that serves",
     Risk.UNWRITABLE: "no ack quorum would serve, and too few others are writable",
+    Risk.MISPLACED: "no ack quorum would serve, and no others are in racks that the placement asks for",
+    Risk.UNKNOWN: "no ack quorum would serve, and whether others are in racks that the placement asks for is not known:"
+    f" {told(Unplaced.UNKNOWN)}",
 }
 
 
@@ -74,7 +77,7 @@ async def stop_of(client: MetadataClient, bookie: str, policy: Policy = POLICY) 
     at_risk: list[AtRisk] = []
     for ledger, metadata in named:
         serving = registered - marked.get(ledger, frozenset())
-        for place, risk in risks(metadata, bookie, serving, writable, Placement(policy, after.racks)):
+        for place, risk in risks(metadata, bookie, serving, writable, after.placement(policy)):
             fragment = metadata.fragments[place]
             away = sorted({*fragment.ensemble} - serving - {bookie})
             is_open = not is_closed_fragment(metadata, place)
