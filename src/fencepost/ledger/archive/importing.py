@@ -33,6 +33,7 @@ from fencepost.ledger.errors import (
 )
 from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, AddEntryResponse, ReadEntry
 from fencepost.ledger.metadata.client import LedgerInService
+from fencepost.ledger.metadata.racks import placement_of
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import Fragment, with_ensemble, write_set
 from fencepost.ledger.rules.metadata import IMPORTING, LedgerMetadata, LedgerStatus, closed, current_ensemble
@@ -181,7 +182,9 @@ class _Import:
         """The bookies that take entries, in random order, and where to place them."""
         bookies = await self.store.bookies()
         writable = [each for each in bookies.writable if each not in self._failed]
-        return self.store.driver.mixed(writable), bookies.placement(self.store.policy)
+        return self.store.driver.mixed(writable), placement_of(
+            bookies.placement(self.store.policy), self.metadata.custom_metadata
+        )
 
     @property
     def _quorums(self) -> Quorums:

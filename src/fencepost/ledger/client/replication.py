@@ -16,6 +16,7 @@ from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.entries import Digests, master_key
 from fencepost.ledger.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
+from fencepost.ledger.metadata.racks import placement_of
 from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
 from fencepost.ledger.rules.metadata import LedgerMetadata
@@ -199,7 +200,8 @@ async def _change_fragments(
     changed = 0
     while True:
         found, bookies = await store.metadata.read_ledger(ledger), await store.bookies()
-        change = choose(found.metadata, store.driver.mixed(bookies.writable), bookies.placement(store.policy))
+        placement = placement_of(bookies.placement(store.policy), found.metadata.custom_metadata)
+        change = choose(found.metadata, store.driver.mixed(bookies.writable), placement)
         if change is None:
             return changed
         place, old, new = change

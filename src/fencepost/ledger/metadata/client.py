@@ -568,13 +568,13 @@ class MetadataClient:
                 _user_log.error("no bookie has a rack now, as %s has something else: %s", path, error)
         return (), ()
 
-    async def set_rack(self, bookie: str, rack: str | None) -> None:
-        """Set the rack of a bookie, or with None remove it, for all clients; see :func:`.racks.with_rack`. Raises
-        :class:`UnknownLayoutError` if the existing racks cannot be read.
+    async def set_rack(self, bookie: str, rack: str | None, group: str | None = None) -> None:
+        """Set the rack of a bookie, or with None remove it, and perhaps its group, for all clients; see
+        :func:`.racks.with_rack`. Raises :class:`UnknownLayoutError` if the existing racks cannot be read.
         """
         while True:
             node, before = await self._mapping()
-            after = racks.with_rack(before, bookie, rack)
+            after = racks.with_rack(before, bookie, rack, group)
             if after == before:
                 return
             if node is None:

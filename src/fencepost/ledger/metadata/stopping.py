@@ -6,6 +6,7 @@ import msgspec
 
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.racks import placement_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.placement import POLICY, Policy, Unplaced, told
 from fencepost.ledger.rules.replication import Risk, fragments_on, is_closed_fragment, risks
@@ -77,7 +78,8 @@ async def stop_of(client: MetadataClient, bookie: str, policy: Policy = POLICY) 
     at_risk: list[AtRisk] = []
     for ledger, metadata in named:
         serving = registered - marked.get(ledger, frozenset())
-        for place, risk in risks(metadata, bookie, serving, writable, after.placement(policy)):
+        placement = placement_of(after.placement(policy), metadata.custom_metadata)
+        for place, risk in risks(metadata, bookie, serving, writable, placement):
             fragment = metadata.fragments[place]
             away = sorted({*fragment.ensemble} - serving - {bookie})
             is_open = not is_closed_fragment(metadata, place)
