@@ -175,7 +175,7 @@ def drawn(seed: int) -> Case:
     lost = 1 if replicators and random() < 0.7 else 0
     members = (1, 3, 3, 3)[int(random() * 4)]
     bookies = ensemble + ack_quorum + int(random() * 2)
-    placed, places, draws = "none", 1, Random(f"{seed} world places").random
+    placed, places, draws = "none", 1, Random(f"{seed} world sites").random
     if draws() < 0.3:
         # Two bookies in each of as many places as an ensemble has bookies: if one is lost, the other can stand in.
         placed, places = store.PLACED[1 + int(draws() * 4)], max(3, ensemble)

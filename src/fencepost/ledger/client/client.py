@@ -125,7 +125,7 @@ class LedgerClient:
 
     @property
     def policy(self) -> Policy:
-        """The racks and zones that each entry must be in."""
+        """The racks, zones and regions that each entry must be in, and which bookies are taken."""
         return self.driver.settings.placement
 
     # -- ledgers -------------------------------------------------------------------------------------------------------

@@ -175,8 +175,8 @@ async def replace_fragments(
 
 
 async def spread_fragments(store: LedgerClient, ledger: int, pace: Pace, copied: Copied, at_once: int = AT_ONCE) -> int:
-    """Move entries of closed fragments to other bookies, as far as that brings them into more racks and zones, up to
-    the minimum. Gives the number of replacements. Raises :class:`ReadError` and :class:`WriteError`.
+    """Move entries of closed fragments to other bookies, as far as that brings them into more racks, zones and regions,
+    up to the minimum. Gives the number of replacements. Raises :class:`ReadError` and :class:`WriteError`.
     """
     return await _change_fragments(store, ledger, better, (), pace, copied, at_once)
 
