@@ -167,8 +167,8 @@ def test_racks_that_are_none_and_a_node_that_has_something_else(
     assert command("rack", "b:1")[1] == "bookie b:1 is in /a\n"
     assert command("rack", "b:1", "/b/c", "--group", "red")[1] == "bookie b:1 is in /b/c, group red\n"
     assert command("rack", "b:1", "/b")[1] == "bookie b:1 is in /b, group red\n"
-    for words in (("b:1", "--group", "red"), ("b:1", "/a", "--group", "red,blue"), ("b:1", "/a", "--group", "")):
-        code, _, problem = command("rack", *words)
+    for wrong in (["b:1", "--group", "red"], ["b:1", "/a", "--group", "red,blue"], ["b:1", "/a", "--group", ""]):
+        code, _, problem = command("rack", *wrong)
         assert code == WRONG_OPTIONS and "give a rack too, and one name without commas" in problem
     assert command("rack", "b:1", "--remove")[1] == "bookie b:1 has no rack\n"
     code, _, problem = command("rack", "b:1", "/a", "/b")
