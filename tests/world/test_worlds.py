@@ -20,8 +20,10 @@ from fencepost.api.client import Client
 from fencepost.cli.main import main
 from fencepost.ledger.client import client as of_client
 from fencepost.ledger.client import replication
+from fencepost.ledger.metadata.client import Bookies
 from fencepost.ledger.roles.interface import Event
 from fencepost.ledger.roles.recoverer import Recoverer
+from fencepost.ledger.rules.placement import ANYWHERE, replacement
 from fencepost.ledger.rules.protections import ALL
 from fencepost.log.roles import leader
 from fencepost.log.rules import Failure
@@ -49,6 +51,12 @@ def test_worlds_keep_their_promises(seed: int) -> None:
     outcome = simulate(seed)
     assert not outcome.promise, outcome.what
     assert outcome.entries and outcome.ledgers
+
+
+@pytest.mark.parametrize("seed", [5, 17, *campaign_if(bool, [10])])
+def test_worlds_enforce_placements(seed: int) -> None:
+    outcome = simulate(seed)
+    assert drawn(seed).placed != "none" and not outcome.promise, outcome.what
 
 
 def test_a_story_changes_nothing() -> None:
@@ -117,6 +125,24 @@ def test_auto_recovery_that_changes_metadata_before_it_has_copied_is_found(monke
 
     monkeypatch.setattr(replication, "_copy_all", copies_nothing)
     assert first_broken(range(9, 12)) == "replication"
+
+
+def _anywhere(ensemble: Any, lost: Any, gone: Any, candidates: Any, *_: Any) -> Any:
+    return replacement(ensemble, lost, gone, candidates)
+
+
+@pytest.mark.parametrize(("seed", "placed"), [(17, "regions"), (10, "groups")])
+def test_auto_recovery_that_copies_to_any_bookie_is_found(
+    monkeypatch: pytest.MonkeyPatch, seed: int, placed: str
+) -> None:
+    monkeypatch.setattr(replication, "replacement", _anywhere)
+    assert drawn(seed).placed == placed
+    assert simulate(seed).promise == "placement"
+
+
+def test_clients_that_do_not_enforce_the_placement_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bookies, "placement", lambda self, policy: ANYWHERE)
+    assert simulate(17).promise == "placement"
 
 
 @pytest.mark.campaign

@@ -14,10 +14,14 @@ from msgspec import Meta
 from fencepost.connections.tls import Files, Tls
 from fencepost.errors import OptionError
 from fencepost.ledger.rules.placement import POLICY, Policy
-from fencepost.ledger.settings import Count, FileOfSettings
+from fencepost.ledger.settings import Count, FileOfSettings, Number, Unit
 
 ENVIRONMENT = "FENCEPOST_CLIENT"
 """The environment variable that names the file."""
+
+
+_LISTS = {"repp_regions_to_write": ";", "isolation_bookie_groups": ",", "secondary_isolation_bookie_groups": ","}
+"""Settings that are lists, and what separates their parts, as in BookKeeper and Pulsar."""
 
 
 class ClientConfiguration(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -56,6 +60,37 @@ class ClientConfiguration(FileOfSettings, frozen=True, kw_only=True, rename="cam
     enforce_strict_zoneaware_placement: Annotated[
         bool, Meta(description="whether a ledger is rather not created, or a bookie not replaced, than in fewer zones")
     ] = POLICY.enforce_strict_zoneaware_placement
+    repp_regions_to_write: Annotated[
+        str,
+        Meta(
+            description="the regions that entries are spread over, as R1;R2;R3; other bookies are not taken; a region"
+            " is the first part of /region/rack"
+        ),
+    ] = ""
+    repp_minimum_regions_for_durability: Annotated[
+        Count, Meta(description="with reppRegionsToWrite: the regions that every ack quorum is in, at least")
+    ] = POLICY.repp_minimum_regions_for_durability
+    repp_enable_durability_enforcement_in_replace: Annotated[
+        bool, Meta(description="whether a bookie is rather not replaced than that an ack quorum is in fewer regions")
+    ] = POLICY.repp_enable_durability_enforcement_in_replace
+    isolation_bookie_groups: Annotated[
+        str, Meta(description="the groups of bookies that are taken, as A,B; empty: groups do not matter")
+    ] = ""
+    secondary_isolation_bookie_groups: Annotated[
+        str, Meta(description="the groups that are taken too if isolationBookieGroups do not do")
+    ] = ""
+    disk_weight_based_placement_enabled: Annotated[
+        bool, Meta(description="whether bookies with more free space are taken more often")
+    ] = POLICY.disk_weight_based_placement_enabled
+    bookie_max_multiple_for_weight_based_placement: Annotated[
+        Number, Meta(description="the most that free space counts, in multiples of the median; 0: without a limit")
+    ] = POLICY.bookie_max_multiple_for_weight_based_placement
+    get_bookie_info_interval_seconds: Annotated[
+        Count, Unit("seconds"), Meta(description="how often a client asks bookies for their free space")
+    ] = POLICY.get_bookie_info_interval_seconds
+    get_bookie_info_retry_interval_seconds: Annotated[
+        Count, Unit("seconds"), Meta(description="how often it asks a bookie that does not answer")
+    ] = POLICY.get_bookie_info_retry_interval_seconds
 
     @classmethod
     def of_environment(cls) -> ClientConfiguration:
@@ -77,8 +112,11 @@ class ClientConfiguration(FileOfSettings, frozen=True, kw_only=True, rename="cam
         return Tls(files, is_server=False, checks_names=self.tls_hostname_verification_enabled)
 
     def placement(self) -> Policy:
-        """The racks and zones that each entry must be in."""
-        return Policy(**{name: getattr(self, name) for name in Policy._fields})
+        """The racks, zones and regions that each entry must be in, and which bookies are taken."""
+        given = {name: getattr(self, name) for name in Policy._fields}
+        for name, separator in _LISTS.items():
+            given[name] = tuple(part.strip() for part in given[name].split(separator) if part.strip())
+        return Policy(**given)
 
     def check(self, origin: str) -> None:
         """Raise :class:`fencepost.OptionError` if settings contradict each other."""
@@ -87,3 +125,13 @@ class ClientConfiguration(FileOfSettings, frozen=True, kw_only=True, rename="cam
             raise OptionError(f"{origin}: a certificate and its key belong together: set {missing} too")
         if self.tls_certificate_path and not self.tls_trust_store:
             raise OptionError(f"{origin}: TLS needs the authorities to trust: set tlsTrustStore too")
+        policy = self.placement()
+        if policy.secondary_isolation_bookie_groups and not policy.isolation_bookie_groups:
+            raise OptionError(
+                f"{origin}: secondaryIsolationBookieGroups come after others: set isolationBookieGroups too"
+            )
+        if 0 < len(policy.repp_regions_to_write) < policy.repp_minimum_regions_for_durability:
+            raise OptionError(
+                f"{origin}: reppMinimumRegionsForDurability = {policy.repp_minimum_regions_for_durability}:"
+                f" reppRegionsToWrite names {len(policy.repp_regions_to_write)}, and must name as many"
+            )

@@ -6,6 +6,7 @@ Each message is one line: what is wrong and, where the caller can act, what to d
 from __future__ import annotations
 
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, FencepostError
+from fencepost.ledger.rules.placement import Unplaced
 
 __all__ = [
     "BadVersionError",
@@ -85,7 +86,13 @@ class DigestMismatchError(StoreError):
 
 
 class NotEnoughBookiesError(StoreError):
-    """There are fewer writable bookies than the ledger needs."""
+    """There are fewer writable bookies than the ledger needs, or they are not in enough racks. ``why``: what the search
+    for an ensemble has found out.
+    """
+
+    def __init__(self, message: str, why: Unplaced = Unplaced.TOO_FEW) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class WriteError(StoreError):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from msgspec import structs
+
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.rules.metadata import DigestType
+from fencepost.ledger.rules.placement import Placement
 from fencepost.ledger.simulation import case as store
 from fencepost.quorum.roles.interface import QuorumSettings
 from fencepost.quorum.simulation import case as quorum
@@ -56,7 +59,7 @@ class Case:
     Numbers of processes: ``members`` of the metadata service, ``bookies``, writers of single ledgers (``owners``),
     clients that recover these (``heirs``) or read them (``followers``), ``writers`` and ``readers`` of each of ``logs``
     logs, and auto-recovery processes (``replicators``). At most ``lost`` bookies are lost forever. Faults happen until
-    ``heal``, in microseconds.
+    ``heal``, in microseconds. ``placed`` and ``places``: as in a case of the store's simulator.
     """
 
     seed: int
@@ -79,6 +82,18 @@ class Case:
     slow_syncs: float
     loss: float
     heal: int
+    placed: str
+    places: int
+
+    @property
+    def placement(self) -> Placement:
+        """What is enforced of the placement, and where each bookie is."""
+        return store.placement_of(self.placed, self.places, self.bookies)
+
+    @property
+    def clients(self) -> ClientSettings:
+        """The settings of all clients."""
+        return structs.replace(CLIENTS, placement=self.placement.policy)
 
     def stream(self, name: str) -> Random:
         """The random numbers for one purpose."""
@@ -158,10 +173,17 @@ def drawn(seed: int) -> Case:
     ensemble = write_quorum + (random() < 0.3)
     replicators = (0, 1, 2, 2)[int(random() * 4)]
     lost = 1 if replicators and random() < 0.7 else 0
+    members = (1, 3, 3, 3)[int(random() * 4)]
+    bookies = ensemble + ack_quorum + int(random() * 2)
+    placed, places, draws = "none", 1, Random(f"{seed} world sites").random
+    if draws() < 0.3:
+        # Two bookies in each of as many places as an ensemble has bookies: if one is lost, the other can stand in.
+        placed, places = store.PLACED[1 + int(draws() * 4)], max(3, ensemble)
+        bookies = 2 * places
     return Case(
         seed=seed,
-        members=(1, 3, 3, 3)[int(random() * 4)],
-        bookies=ensemble + ack_quorum + int(random() * 2),
+        members=members,
+        bookies=bookies,
         ensemble=ensemble,
         write_quorum=write_quorum,
         ack_quorum=ack_quorum,
@@ -179,4 +201,6 @@ def drawn(seed: int) -> Case:
         slow_syncs=some(0.2, 0.5),
         loss=some(0.05, 0.4),
         heal=LONGEST - int(random() * (LONGEST - 2 * BEGIN)),
+        placed=placed,
+        places=places,
     )

@@ -9,6 +9,7 @@ from fencepost.ledger.entries import Digests, master_key
 from fencepost.ledger.metadata import paths, serialization
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.simulation.bookie import BookieProcess
+from fencepost.ledger.simulation.case import asked_of
 from fencepost.ledger.simulation.environment import StoreEnvironment
 from fencepost.ledger.simulation.judge import Violation
 from fencepost.log.chain import Position
@@ -81,7 +82,7 @@ class Surroundings(StoreEnvironment):
 
     def new_judge(self) -> LedgerJudge:
         """See :class:`.Environment`."""
-        return LedgerJudge()
+        return LedgerJudge(asked_of(self.plan.placed, self.plan.placement))
 
     def new_network(self) -> Any:
         """See :class:`.Environment`."""

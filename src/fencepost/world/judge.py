@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from fencepost.ledger.simulation.judge import History, Judge, Violation
+from fencepost.ledger.simulation.judge import Asked, History, Judge, Violation
 from fencepost.log.chain import Position
 
 
@@ -19,8 +19,8 @@ class Histories(dict[int, History]):
 class LedgerJudge(Judge):
     """The judge of all ledgers. ``found``: the first violation, kept because its caller may swallow the exception."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, asked: Asked | None = None) -> None:
+        super().__init__(asked=asked)
         self.ledgers = Histories()
         self.found: Violation | None = None
 

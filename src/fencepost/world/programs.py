@@ -100,7 +100,7 @@ class Programs:
                 await metadata.instance_id()
                 self.connected += 1
                 trace: Any = world.trace_of(f"{name} {self.connected}", "client")
-                driver = SimDriver(metadata, CLIENTS, trace)
+                driver = SimDriver(metadata, world.plan.clients, trace)
                 driver.judge, driver.failed_by = world.judge, lambda error: world.raised(name, error)
                 driver._stops.append(metadata.listen(driver._session_changed))
                 driver._stops.append(await metadata.watch_bookies(driver._bookies_changed))
@@ -138,6 +138,9 @@ class Programs:
                 metadata = await SimMetadataClient.connect(world.uri, session_timeout=2.0, connect_timeout=10.0)
                 with suppress(ClusterExistsError):
                     await metadata.initialise()
+                groups = dict(case.placement.groups)
+                for bookie, rack in case.placement.racks:
+                    await metadata.set_rack(bookie, rack, groups.get(bookie))
                 await metadata.close()
                 break
             except StoreError:

@@ -64,6 +64,13 @@ class StandIn:
         self.change(metadata)
         return self.kept.version
 
+    @property
+    def driver(self) -> StandIn:
+        return self
+
+    def mixed(self, bookies: tuple[str, ...]) -> list[str]:
+        return random.sample(bookies, len(bookies))
+
     async def bookies(self) -> Bookies:
         return Bookies(tuple(sorted(self.stored.keys() - self.down)), racks=self.racks)
 
@@ -218,7 +225,8 @@ def test_nothing_is_replaced_if_the_placement_can_not_be_met_and_is_enforced() -
     store = StandIn(ledger((0, "abc"), last=9, write_quorum=3), 10, "abcf")
     store.racks, store.down, store.policy = RACKS, {"c"}, STRICT
     message = (
-        "take the place of c in ledger 7: start another one, or set racks .*, as minNumRacksPerWriteQuorum = 2 must"
+        "take the place of c in ledger 7: start another one, or set racks .*, as minNumRacksPerWriteQuorum = 2 must be"
+        " met: there is no such ensemble$"
     )
     with pytest.raises(NotEnoughBookiesError, match=message):
         replaced(store, "c")

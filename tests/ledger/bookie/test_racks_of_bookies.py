@@ -53,8 +53,8 @@ def test_racks_decide_where_ledgers_are_and_stay(
                 with pytest.raises(NotEnoughBookiesError) as refused:
                     await strict.create_ledger(ensemble=2)
                 assert str(refused.value).partition(" ")[2].partition(" ")[2] == (
-                    "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2, as far as"
-                    " a search of 2,000 steps finds: start bookies in other racks, or set racks (fencepost bookie rack)"
+                    "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2: there is"
+                    " no such ensemble; start bookies in other racks, or set racks (fencepost bookie rack)"
                 )
                 code, told, problem = await asked("list", "misplaced")
                 assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
@@ -158,13 +158,18 @@ def test_racks_that_are_none_and_a_node_that_has_something_else(
     asyncio.run(initialise(b""))
     for words in (("b:1", "/a/b/c"), ("b:1", "/"), ("b:1", "/a", "--remove")):
         code, _, problem = command("rack", *words)
-        assert code == WRONG_OPTIONS and "give one rack, /RACK or /ZONE/RACK, or --remove" in problem
+        assert code == WRONG_OPTIONS and "give one rack, /RACK, /ZONE/RACK or /REGION/RACK, or --remove" in problem
     assert command("rack", "b:1", "a") == (
         HOLDS,
         "bookie b:1 is in /a\n",
         "fencepost: the cluster has no bookie b:1 yet\n",
     )
     assert command("rack", "b:1")[1] == "bookie b:1 is in /a\n"
+    assert command("rack", "b:1", "/b/c", "--group", "red")[1] == "bookie b:1 is in /b/c, group red\n"
+    assert command("rack", "b:1", "/b")[1] == "bookie b:1 is in /b, group red\n"
+    for wrong in (["b:1", "--group", "red"], ["b:1", "/a", "--group", "red,blue"], ["b:1", "/a", "--group", ""]):
+        code, _, problem = command("rack", *wrong)
+        assert code == WRONG_OPTIONS and "give a rack too, and one name without commas" in problem
     assert command("rack", "b:1", "--remove")[1] == "bookie b:1 has no rack\n"
     code, _, problem = command("rack", "b:1", "/a", "/b")
     assert code == WRONG_OPTIONS and "takes one bookie, and perhaps one rack" in problem

@@ -71,4 +71,4 @@ def test_a_writer_must_be_able_to_replace_it_in_a_rack_that_suits(
     policy = Policy(enforce_min_num_racks_per_write_quorum=is_enforced)
     found = asyncio.run(stop_of(client, bookie, policy))
     assert found is not None and found.is_safe is is_safe
-    assert [each.risk for each in found.at_risk] == ([] if is_safe else ["unwritable"])
+    assert [each.risk for each in found.at_risk] == ([] if is_safe else ["misplaced"])

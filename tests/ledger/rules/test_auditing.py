@@ -10,7 +10,7 @@ from fencepost.ledger.rules import auditing
 from fencepost.ledger.rules.auditing import Due, Watched
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.ledger.rules.placement import replacement
+from fencepost.ledger.rules.placement import Unplaced, replacement
 from fencepost.ledger.rules.replication import (
     is_closed_fragment,
     lost,
@@ -143,7 +143,7 @@ def test_a_ledger_whose_settled_fragments_are_replicated_has_lost_nothing_there(
         (place, bookie), *_ = left
         others = sorted(registered) + ["new 1", "new 2", "new 3"]
         new = replacement(metadata.fragments[place].ensemble, bookie, gone, others)
-        assert new is not None and new not in metadata.fragments[place].ensemble and new not in gone
+        assert not isinstance(new, Unplaced) and new not in metadata.fragments[place].ensemble and new not in gone
         metadata = with_replacement(metadata, place, bookie, new)
         assert len(set(metadata.fragments[place].ensemble)) == 3
     if metadata.status is not LedgerStatus.CLOSED:

@@ -189,6 +189,8 @@ def test_what_fails_is_shrunk_to_a_case_that_can_be_replayed() -> None:
         ({"faults": "delays,earthquakes"}, "there is no fault earthquakes"),
         ({"ack_quorum": "9"}, "an ack quorum is at most a write quorum"),
         ({"entries": "100000"}, "give no number above 1000"),
+        ({"placed": "there"}, "there is no placement there, there are none, racks, zones, regions, groups"),
+        ({"places": "0"}, "bookies are in 1 place at least"),
     ],
 )
 def test_what_can_not_be_set_is_told(settings: dict[str, str], complaint: str) -> None:
@@ -197,7 +199,7 @@ def test_what_can_not_be_set_is_told(settings: dict[str, str], complaint: str) -
 
 
 def test_all_settings_can_be_set_and_written_down() -> None:
-    settings = {name: "3" for name in SETTINGS if name != "faults"} | {"faults": "delays,bit_rot"}
+    settings = {name: "3" for name in SETTINGS if name != "faults"} | {"faults": "delays,bit_rot", "placed": "zones"}
     case = with_settings(drawn(1), settings)
     assert {
         **settings_of(case),

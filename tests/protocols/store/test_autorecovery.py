@@ -13,7 +13,7 @@ from campaigns import MANY_STATES, campaign_if, engine_for
 
 from fencepost import OptionError, check
 from fencepost.ledger.rules import auditing, replication
-from fencepost.ledger.rules.placement import Placement, chosen, replaced, replacement
+from fencepost.ledger.rules.placement import Placement, Quorums, Unplaced, chosen, replaced, replacement
 from fencepost.protocols.store import autorecovery
 from fencepost.protocols.store.autorecovery import AutoRecovery
 
@@ -134,11 +134,11 @@ def test_a_fault_in_a_rule_is_found(
 
 
 def _beside_survivors(
-    ensemble: Any, lost: Any, gone: Any, candidates: Any, write_quorum: int, placement: Placement
+    ensemble: Any, lost: Any, gone: Any, candidates: Any, quorums: Quorums, placement: Placement
 ) -> Any:
     """The replacement that suits the bookies that are left, though other lost ones may come back."""
-    changed = replaced(ensemble, {*gone, lost}, candidates, write_quorum, placement)
-    return None if changed is None else changed[ensemble.index(lost)]
+    changed = replaced(ensemble, {*gone, lost}, candidates, quorums, placement)
+    return changed if isinstance(changed, Unplaced) else changed[ensemble.index(lost)]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
         "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
         "       fencepost bookie safe-to-stop BOOKIE --metadata URI [--json]\n"
-        "       fencepost bookie rack BOOKIE [/RACK | /ZONE/RACK] --metadata URI [--remove]\n"
+        "       fencepost bookie rack BOOKIE [/RACK | /ZONE/RACK] --metadata URI [--group NAME] [--remove]\n"
         "       fencepost bookie list [under-replicated | misplaced] --metadata URI [--json]"
     )
     parser.description = "Run a bookie, or one of these verbs:\n" + "\n".join(
@@ -100,7 +100,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(mending, "--dry-run", "only print what would be done, and lost")
     option(mending, "--force", "delete a cookie although ledgers still have entries on the bookie")
     placing = parser.add_argument_group("rack")
-    option(placing, "--remove", "remove the rack")
+    option(placing, "--group NAME", "with a rack: also put the bookie into this group, and no other")
+    option(placing, "--remove", "remove the rack, and the bookie from its groups")
     parser.epilog = serving.settings_help(BookieSettings)
 
 

@@ -29,6 +29,7 @@ from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.errors import NoSuchLedgerError, StoreError
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.racks import DEFAULT_GROUP
 from fencepost.ledger.metadata.registration import address_of
 from fencepost.ledger.metadata.stopping import stop_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
@@ -231,25 +232,32 @@ async def _rack(args: argparse.Namespace, settings: BookieSettings, bookie: str)
     place = None if args.rack is None else rack(args.rack)
     if args.rack is not None and (args.remove or place is None or place.count("/") > 2):
         raise OptionError(
-            f"fencepost bookie rack {bookie} {args.rack}: give one rack, /RACK or /ZONE/RACK, or --remove"
+            f"fencepost bookie rack {bookie} {args.rack}: give one rack, /RACK, /ZONE/RACK or /REGION/RACK, or --remove"
+        )
+    if args.group is not None and (place is None or not args.group or set(args.group) & set(", ")):
+        raise OptionError(
+            f"--group {args.group}: give a rack too, and one name without commas and spaces: fencepost bookie rack"
+            f" {bookie} /RACK --group NAME"
         )
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
         if place is not None or args.remove:
-            await client.set_rack(bookie, place)
+            await client.set_rack(bookie, place, args.group)
         found = (await client.racks_of_bookies()).get(bookie)
         registered = await client.bookies()
         cookies = await client.names_in(paths.COOKIES) or ()
-    output.say(f"bookie {bookie} is in {found}" if found else f"bookie {bookie} has no rack")
+    own = [f"group {group}" for each, group in registered.groups if each == bookie and group != DEFAULT_GROUP]
+    output.say(", ".join([f"bookie {bookie} is in {found}" if found else f"bookie {bookie} has no rack", *own]))
     if bookie not in (*registered.writable, *registered.read_only, *cookies):
         output.complain(f"the cluster has no bookie {bookie} yet", None, False)
     return errors.HOLDS
 
 
 async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
-    """Print the fragments with entries in fewer racks or zones than the minimum."""
+    """Print the fragments with entries in fewer racks, zones or regions than the minimum."""
     policy = ClientConfiguration.of_environment().placement()
     fragments: list[dict[str, Any]] = []
+    regions = ";".join(policy.repp_regions_to_write)
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         placement = Placement(policy, tuple((await client.racks_of_bookies()).items()))
         async for ledger, metadata in client.all_metadata():
@@ -261,13 +269,15 @@ async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _:
                         "first_entry": fragment.first_entry_id,
                         "racks": found.racks,
                         "zones": found.zones,
+                        "regions": found.regions,
                         "ensemble": fragment.ensemble,
                     }
                 )
                 if not args.json:
                     output.say(
                         f"ledger {ledger}, fragment from entry {fragment.first_entry_id}: racks {found.racks}, zones"
-                        f" {found.zones}, on {', '.join(fragment.ensemble)}"
+                        f" {found.zones}{regions and f', regions of an ack quorum {found.regions}'}, on"
+                        f" {', '.join(fragment.ensemble)}"
                     )
     if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(fragments), indent=2).decode())
@@ -275,6 +285,8 @@ async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _:
         least = f"{policy.min_num_racks_per_write_quorum} racks"
         if policy.min_num_zones_per_write_quorum > 1:
             least += f" and {policy.min_num_zones_per_write_quorum} zones"
+        if regions:
+            least += f", or an ack quorum in fewer than {policy.repp_minimum_regions_for_durability} regions"
         output.say(f"fragments with entries in fewer than {least}: {len(fragments):,}")
     if not placement.racks:
         output.complain(
@@ -285,10 +297,10 @@ async def _list_misplaced(args: argparse.Namespace, settings: BookieSettings, _:
 
 async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: str) -> int:
     """Print all bookies with their states, racks and addresses."""
-    bookies: list[dict[str, str | None]] = []
+    bookies: list[dict[str, Any]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         registered = await client.bookies()
-        racks = dict(registered.racks)
+        racks, groups = dict(registered.racks), registered.groups
         known = {*registered.writable, *registered.read_only, *(await client.names_in(paths.COOKIES) or ())}
         for bookie in sorted(known):
             state = "down"
@@ -299,6 +311,7 @@ async def _list_bookies(args: argparse.Namespace, settings: BookieSettings, _: s
                 with contextlib.suppress(ValueError):
                     address = "{}:{}".format(*address_of(bookie, await client.bookie_info(bookie)))
             bookies.append({"bookie": bookie, "state": state, "address": address, "rack": racks.get(bookie)})
+            bookies[-1]["groups"] = [group for each, group in groups if each == bookie]
     if args.json:
         output.say(msgspec.json.format(msgspec.json.encode(bookies), indent=2).decode())
         return errors.HOLDS

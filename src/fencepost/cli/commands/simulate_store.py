@@ -30,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(
         what,
         "--profile NAME",
-        "what may go wrong: calm, network, crashes, disks, races, everything (the default), beyond or no-journal",
+        "what may go wrong: calm, network, crashes, disks, races, everything (the default), beyond,"
+        " no-journal, placed or windows",
         default="everything",
     )
     simulating.add(what, "without", simulated="ledger")

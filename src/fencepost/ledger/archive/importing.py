@@ -33,10 +33,11 @@ from fencepost.ledger.errors import (
 )
 from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, AddEntryResponse, ReadEntry
 from fencepost.ledger.metadata.client import LedgerInService
+from fencepost.ledger.metadata.racks import placement_of
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import Fragment, with_ensemble, write_set
 from fencepost.ledger.rules.metadata import IMPORTING, LedgerMetadata, LedgerStatus, closed, current_ensemble
-from fencepost.ledger.rules.placement import Placement, chosen, replaced
+from fencepost.ledger.rules.placement import Placement, Quorums, Unplaced, chosen, replaced
 
 
 def ledgers_in(source: Storage, wanted: Collection[int] = ()) -> dict[int, tuple[Manifest, str]]:
@@ -162,9 +163,9 @@ class _Import:
         before = () if found is None else current_ensemble(found.metadata)
         writable, placement = await self._available()
         preferred = [*(each for each in before if each in writable), *(each for each in writable if each not in before)]
-        ensemble = chosen(preferred, self.manifest.ensemble_size, self.manifest.write_quorum, placement)
-        if ensemble is None:
-            raise self._too_few(len(writable))
+        ensemble = chosen(preferred, self.manifest.ensemble_size, self._quorums, placement)
+        if isinstance(ensemble, Unplaced):
+            raise self._too_few(len(writable), ensemble)
         self.metadata = self.metadata.replace(fragments=(Fragment(0, ensemble),))
         if found is not None:
             self.version = found.version
@@ -181,10 +182,16 @@ class _Import:
         """The bookies that take entries, in random order, and where to place them."""
         bookies = await self.store.bookies()
         writable = [each for each in bookies.writable if each not in self._failed]
-        return random.sample(writable, len(writable)), Placement(self.store.policy, bookies.racks)
+        return self.store.driver.mixed(writable), placement_of(
+            bookies.placement(self.store.policy), self.metadata.custom_metadata
+        )
 
-    def _too_few(self, there: int) -> NotEnoughBookiesError:
-        return too_few(self.number, self.manifest.ensemble_size, there, self.store.policy, "bring bookies back")
+    @property
+    def _quorums(self) -> Quorums:
+        return self.manifest.write_quorum, self.manifest.ack_quorum
+
+    def _too_few(self, there: int, why: Unplaced) -> NotEnoughBookiesError:
+        return too_few(self.number, self.manifest.ensemble_size, there, self.store.policy, why, "bring bookies back")
 
     async def _refuse_known(self, bookies: Iterable[str]) -> None:
         """Raise :class:`Refusal` if a bookie has a deleted ledger of this number: its entries could be taken for the
@@ -223,9 +230,9 @@ class _Import:
                 return
             self._failed |= failed
             writable, placement = await self._available()
-            others = replaced(ensemble, failed, writable, self.manifest.write_quorum, placement)
-            if others is None:
-                raise self._too_few(len(writable))
+            others = replaced(ensemble, failed, writable, self._quorums, placement)
+            if isinstance(others, Unplaced):
+                raise self._too_few(len(writable), others)
             fragments = with_ensemble(self.metadata.fragments, others, chunk.first)
             await self._write(self.metadata.replace(fragments=fragments))
 

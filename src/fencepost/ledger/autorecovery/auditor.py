@@ -17,7 +17,6 @@ from fencepost.ledger.metadata.client import Bookies
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.auditing import Due, Watched, audited, is_asked_for, met, seen
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.placement import Placement
 from fencepost.ledger.rules.replication import better, is_closed_fragment, lost, misplaced
 from fencepost.monitoring.metrics import Metrics
 
@@ -41,7 +40,7 @@ class Auditor:
         self._watched = Watched()
         self._changed = Change()
         self.misplaced = 0
-        """The ledgers with entries in too few racks or zones, at the last check."""
+        """The ledgers with entries in too few racks, zones or regions, at the last check."""
 
     async def run(self) -> None:
         """Audit until cancelled. Raises :class:`StoreError` if the metadata service fails."""
@@ -176,7 +175,7 @@ class Auditor:
             self._counts.took("auditor_CHECK_ALL_LEDGERS_TIME", time.perf_counter() - began)
 
     async def _check_placement(self) -> None:
-        """Check periodically whether entries are in enough racks and zones."""
+        """Check periodically whether entries are in enough racks, zones and regions."""
         interval = self._settings.auditor_periodic_placement_policy_check_interval
         if not interval:
             await asyncio.Event().wait()
@@ -188,10 +187,12 @@ class Auditor:
             await asyncio.sleep(interval)
 
     async def _misplaced(self) -> int:
-        """How many ledgers have entries in too few racks or zones. They are published if they can be repaired."""
+        """How many ledgers have entries in too few racks, zones or regions. They are published if they can be
+        repaired.
+        """
         found = 0
         async for ledger, metadata in self._store.metadata.all_metadata():
-            placement = Placement(self._store.policy, self._bookies.racks)
+            placement = self._bookies.placement(self._store.policy)
             if not misplaced(metadata, placement):
                 continue
             found += 1
@@ -203,7 +204,8 @@ class Auditor:
                 await self._nodes.publish(ledger, frozenset(), _now())
         if found:
             _log.warning(
-                "ledgers with entries in fewer racks or zones than the minimum: %d (fencepost bookie list misplaced)",
+                "ledgers with entries in fewer racks, zones or regions than the minimum: %d (fencepost bookie list"
+                " misplaced)",
                 found,
             )
         return found

@@ -32,7 +32,8 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
     auditor_periodic_placement_policy_check_interval: Annotated[
         Number,
         Unit("s"),
-        "seconds between searches of all metadata for entries in fewer racks or zones than the minimum; 0: none",
+        "seconds between searches of all metadata for entries in fewer racks, zones or regions than the minimum; 0:"
+        " none",
     ] = 0
     repaired_placement_policy_not_adhering_bookie_enable: Annotated[
         bool, "whether such entries are then moved to other bookies, as far as there are some in other racks"

@@ -11,7 +11,8 @@ from typing import Any
 from fencepost.ledger import errors
 from fencepost.ledger.client.driver import Actor, Driver
 from fencepost.ledger.errors import IllegalOperationError, StoreError
-from fencepost.ledger.roles.interface import Confirmed, Error, Result, Role
+from fencepost.ledger.roles.interface import PLACING, Confirmed, Error, Result, Role
+from fencepost.ledger.rules.placement import Unplaced, told
 
 _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
     Error.LEDGER_EXISTS: (errors.LedgerExistsError, "ledger {} exists already"),
@@ -22,8 +23,17 @@ _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
     ),
     Error.NOT_ENOUGH_BOOKIES: (
         errors.NotEnoughBookiesError,
-        "there are not enough writable bookies for ledger {}, or not in enough racks: start more, or ask for a smaller"
-        " ensemble",
+        "there are not enough writable bookies for ledger {}: start more, or ask for a smaller ensemble",
+    ),
+    Error.PLACEMENT_UNMET: (
+        errors.NotEnoughBookiesError,
+        f"no bookies for ledger {{}} are where its placement asks for them: {told(Unplaced.UNMET)}; start bookies in"
+        " other racks, or set racks (fencepost bookie rack)",
+    ),
+    Error.PLACEMENT_UNKNOWN: (
+        errors.NotEnoughBookiesError,
+        f"no bookies for ledger {{}} are found where its placement asks for them: {told(Unplaced.UNKNOWN)}; start"
+        " bookies in other racks, or set racks (fencepost bookie rack)",
     ),
     Error.LEDGER_CLOSED: (errors.LedgerClosedError, "ledger {} is closed"),
     Error.LEDGER_FENCED: (errors.LedgerFencedError, "ledger {} was fenced: somebody else recovers it, or has"),
@@ -49,6 +59,9 @@ _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
 def error_of(error: Error, ledger: int) -> errors.StoreError:
     """The exception that a failed call raises."""
     kind, message = _ERRORS[error]
+    why = next((why for why, of in PLACING.items() if of is error), None)
+    if why is not None:
+        return errors.NotEnoughBookiesError(message.format(ledger), why)
     return kind(message.format(ledger))
 
 

@@ -33,7 +33,7 @@ from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.ledger.roles.writer import WriterSettings
 from fencepost.ledger.rules.ensembles import are_quorums
 from fencepost.ledger.rules.metadata import IMPORTING, OF_LOG, DigestType, LedgerMetadata
-from fencepost.ledger.rules.placement import STEPS, Policy, unmet
+from fencepost.ledger.rules.placement import Policy, Unplaced, told, unmet
 from fencepost.traces import TraceWriter
 
 _log = logging.getLogger("fencepost.ledgers")
@@ -125,7 +125,7 @@ class LedgerClient:
 
     @property
     def policy(self) -> Policy:
-        """The racks and zones that each entry must be in."""
+        """The racks, zones and regions that each entry must be in, and which bookies are taken."""
         return self.driver.settings.placement
 
     # -- ledgers -------------------------------------------------------------------------------------------------------
@@ -255,8 +255,9 @@ class LedgerClient:
                 if ledger is not None:
                     raise
                 continue
-            except NotEnoughBookiesError:
-                raise too_few(number, settings.ensemble_size, len(self.driver.bookies.writable), self.policy) from None
+            except NotEnoughBookiesError as error:
+                there = len(self.driver.bookies.writable)
+                raise too_few(number, settings.ensemble_size, there, self.policy, error.why) from None
             bookie = await writer.known_to()
             if bookie is None:
                 return writer
@@ -424,20 +425,25 @@ def writer_settings(
 
 
 def too_few(
-    ledger: int, ensemble_size: int, there: int, policy: Policy, instead: str = "ask for a smaller ensemble"
+    ledger: int,
+    ensemble_size: int,
+    there: int,
+    policy: Policy,
+    why: Unplaced,
+    instead: str = "ask for a smaller ensemble",
 ) -> NotEnoughBookiesError:
-    """The error if there is no ensemble for a ledger: there are too few bookies, or they are in too few racks.
-    ``there``: how many could be taken. ``instead``: what else helps.
+    """The error if there is no ensemble for a ledger. ``there``: how many could be taken. ``instead``: what else
+    helps.
     """
-    asked = unmet(policy)
-    if there < ensemble_size or not asked:
+    if why is Unplaced.TOO_FEW:
         return NotEnoughBookiesError(
             f"ledger {ledger} needs {ensemble_size} bookies to write to, and there are {there}: start more, or"
             f" {instead}"
         )
     return NotEnoughBookiesError(
-        f"ledger {ledger} cannot be placed on {ensemble_size} of the {there} writable bookies with {asked}, as far as"
-        f" a search of {STEPS:,} steps finds: start bookies in other racks, or set racks (fencepost bookie rack)"
+        f"ledger {ledger} cannot be placed on {ensemble_size} of the {there} writable bookies with {unmet(policy)}:"
+        f" {told(why)}; start bookies in other racks, or set racks (fencepost bookie rack)",
+        why,
     )
 
 

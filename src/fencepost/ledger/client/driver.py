@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -28,7 +30,7 @@ from fencepost.ledger.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from fencepost.ledger.messages import Request, Response
+from fencepost.ledger.messages import GetBookieInfo, GetBookieInfoResponse, Request, Response
 from fencepost.ledger.metadata.client import Bookies, LedgerInService, MetadataClient, Session
 from fencepost.ledger.metadata.registration import address_of
 from fencepost.ledger.roles.interface import (
@@ -58,7 +60,7 @@ from fencepost.ledger.roles.interface import (
     WriteMetadata,
 )
 from fencepost.ledger.rules.codes import Code
-from fencepost.ledger.rules.placement import Placement
+from fencepost.ledger.rules.placement import Placement, weights
 from fencepost.traces import TraceWriter
 
 _log = logging.getLogger("fencepost.ledgers")
@@ -96,6 +98,10 @@ class Driver:
         self.bookies = Bookies()
         self.failed_until: dict[str, float] = {}
         """Until when each failed bookie is chosen last."""
+        self.free: dict[str, int] = {}
+        """The free space of bookies in bytes, as far as they have said so; none unless new ensembles regard it."""
+        self._has_come = asyncio.Event()
+        """Set when bookies have registered, and their free space is not asked for yet."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.unreachable_since: float | None = None
         """Since when the metadata service has been unreachable; None while it is reachable."""
@@ -120,6 +126,12 @@ class Driver:
         driver = cls(metadata, settings, trace)
         driver._stops.append(metadata.listen(driver._session_changed))
         driver._stops.append(await metadata.watch_bookies(driver._bookies_changed))
+        if settings.placement.disk_weight_based_placement_enabled:
+            has_asked = asyncio.Event()
+            driver.spawn(driver._ask_for_space(has_asked))
+            with suppress(TimeoutError):  # a bookie that does not answer must not hold up the client
+                async with asyncio.timeout(settings.request_timeout):
+                    await has_asked.wait()
         return driver
 
     async def close(self) -> None:
@@ -216,13 +228,45 @@ class Driver:
 
     def candidates(self) -> BookiesChanged:
         """The writable bookies in random order, and those among them that have recently failed."""
-        mixed = random.sample(self.bookies.writable, len(self.bookies.writable))
+        mixed = self.mixed(self.bookies.writable)
         return BookiesChanged(tuple(mixed), frozenset(self._quarantined()), self.placement)
+
+    def mixed(self, bookies: Sequence[str]) -> list[str]:
+        """Bookies in random order; if the settings say so, those with more free space sooner."""
+        policy = self.settings.placement
+        if not policy.disk_weight_based_placement_enabled:
+            return random.sample(bookies, len(bookies))
+        return drawn(bookies, weights(self.free, bookies, policy.bookie_max_multiple_for_weight_based_placement))
+
+    async def _ask_for_space(self, has_asked: asyncio.Event) -> None:
+        """Ask the writable bookies for their free space: all of them in each interval, those that have come at once,
+        and those that did not answer after a shorter time. ``has_asked``: set after the first time.
+        """
+        policy, due = self.settings.placement, -math.inf
+        while True:
+            self._has_come.clear()
+            is_due = due <= self.loop.time()
+            some = [each for each in self.bookies.writable if is_due or each not in self.free]
+            if is_due:
+                due = self.loop.time() + policy.get_bookie_info_interval_seconds
+            answers = await asyncio.gather(*(self.ask(each, GetBookieInfo(total=False)) for each in some))
+            for bookie, answer in zip(some, answers, strict=True):
+                self.free.pop(bookie, None)
+                if isinstance(answer, GetBookieInfoResponse) and answer.free is not None:
+                    self.free[bookie] = answer.free
+            self._announce_bookies()
+            has_asked.set()
+            wait = due - self.loop.time()
+            if any(each not in self.free for each in self.bookies.writable):
+                wait = min(wait, policy.get_bookie_info_retry_interval_seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._has_come.wait()
 
     @property
     def placement(self) -> Placement:
-        """Where entries are placed: the policy of the settings, and the racks of bookies."""
-        return Placement(self.settings.placement, self.bookies.racks)
+        """Where entries are placed: the policy of the settings, and the racks and groups of bookies."""
+        return self.bookies.placement(self.settings.placement)
 
     def _quarantined(self) -> set[str]:
         now = self.loop.time()
@@ -231,6 +275,8 @@ class Driver:
     def _bookies_changed(self, bookies: Bookies) -> None:
         for bookie in set(bookies.writable) - set(self.bookies.writable):
             self.failed_until.pop(bookie, None)  # it registered again, so it works again
+            self.free.pop(bookie, None)
+            self._has_come.set()
         self.bookies = bookies
         self._announce_bookies()
 
@@ -343,6 +389,14 @@ def _is_of_client(traceback: TracebackType | None) -> bool:
             return True
         traceback = traceback.tb_next
     return False
+
+
+def drawn(bookies: Sequence[str], likely: Sequence[float]) -> list[str]:
+    """Bookies in an order in which each next one is drawn, among those that are left, with the likelihood of its
+    weight: that of alarms that go off at these rates.
+    """
+    alarms = [random.expovariate(weight) for weight in likely]
+    return [bookies[place] for place in sorted(range(len(bookies)), key=alarms.__getitem__)]
 
 
 class _Question:

@@ -5,7 +5,6 @@ another.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import KW_ONLY, dataclass
@@ -17,12 +16,14 @@ from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.entries import Digests, master_key
 from fencepost.ledger.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.ledger.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
+from fencepost.ledger.metadata.racks import placement_of
 from fencepost.ledger.rules.codes import NEGATIVES, Code
 from fencepost.ledger.rules.ensembles import is_in_write_set
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.placement import STEPS, Placement, replacement, unmet
+from fencepost.ledger.rules.placement import Placement, Unplaced, replacement, told, unmet
 from fencepost.ledger.rules.replication import (
     better,
+    quorums_of,
     replaceable,
     sources,
     span,
@@ -161,21 +162,21 @@ async def replace_fragments(
             return None
         (place, lost), *_ = left
         ensemble = metadata.fragments[place].ensemble
-        new = replacement(ensemble, lost, gone, bookies, metadata.write_quorum, placement)
-        if new is None:
+        new = replacement(ensemble, lost, gone, bookies, quorums_of(metadata), placement)
+        if isinstance(new, Unplaced):
             problem = f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
-            if asked := unmet(placement.policy):
-                problem += f", or set racks (fencepost bookie rack), as {asked} must be met"
-                problem += f" and a search of {STEPS:,} steps finds no way"
-            raise NotEnoughBookiesError(problem)
+            if new is not Unplaced.TOO_FEW:
+                problem += f", or set racks (fencepost bookie rack), as {unmet(placement.policy)} must be met:"
+                problem += f" {told(new)}"
+            raise NotEnoughBookiesError(problem, new)
         return place, lost, new
 
     return await _change_fragments(store, ledger, choose, gone, pace, copied, at_once)
 
 
 async def spread_fragments(store: LedgerClient, ledger: int, pace: Pace, copied: Copied, at_once: int = AT_ONCE) -> int:
-    """Move entries of closed fragments to other bookies, as far as that brings them into more racks and zones, up to
-    the minimum. Gives the number of replacements. Raises :class:`ReadError` and :class:`WriteError`.
+    """Move entries of closed fragments to other bookies, as far as that brings them into more racks, zones and regions,
+    up to the minimum. Gives the number of replacements. Raises :class:`ReadError` and :class:`WriteError`.
     """
     return await _change_fragments(store, ledger, better, (), pace, copied, at_once)
 
@@ -199,8 +200,8 @@ async def _change_fragments(
     changed = 0
     while True:
         found, bookies = await store.metadata.read_ledger(ledger), await store.bookies()
-        mixed = random.sample(bookies.writable, len(bookies.writable))
-        change = choose(found.metadata, mixed, Placement(store.policy, bookies.racks))
+        placement = placement_of(bookies.placement(store.policy), found.metadata.custom_metadata)
+        change = choose(found.metadata, store.driver.mixed(bookies.writable), placement)
         if change is None:
             return changed
         place, old, new = change

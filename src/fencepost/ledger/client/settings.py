@@ -32,7 +32,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``speculation_delay``: if a bookie has not answered a read by then, the read also goes to another. ``poll_wait``:
     how long a bookie holds a long poll for the next entry. ``recovery_in_flight``: entries that a recovery reads at
-    once. ``placement``: the racks and zones that each entry must be in.
+    once. ``placement``: the racks, zones and regions that each entry must be in, and which bookies are taken.
     """
 
     request_timeout: float = 5.0

@@ -37,6 +37,7 @@ from fencepost.ledger.metadata import paths, racks, registration, serialization
 from fencepost.ledger.metadata.address import Address, parse
 from fencepost.ledger.metadata.registration import BookieServiceInfo
 from fencepost.ledger.rules.metadata import LedgerMetadata
+from fencepost.ledger.rules.placement import Placement, Policy
 
 _LOST = (
     exceptions.ConnectionLoss,
@@ -88,11 +89,18 @@ class LedgerInService(msgspec.Struct, frozen=True):
 
 
 class Bookies(msgspec.Struct, frozen=True):
-    """The ids of the registered bookies, writable and read-only, and the racks of all bookies that have one."""
+    """The ids of the registered bookies, writable and read-only; the racks of all bookies that have one, and the groups
+    of all that are in some.
+    """
 
     writable: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     racks: tuple[tuple[str, str], ...] = ()
+    groups: tuple[tuple[str, str], ...] = ()
+
+    def placement(self, policy: Policy) -> Placement:
+        """Where entries are placed by a policy."""
+        return Placement(policy, self.racks, self.groups)
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -543,28 +551,30 @@ class MetadataClient:
         except exceptions.NoNodeError:
             read_only = []
         return Bookies(
-            tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)), await self._read_racks(watch)
+            tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)), *await self._read_racks(watch)
         )
 
-    async def _read_racks(self, watch: Watch | None) -> tuple[tuple[str, str], ...]:
+    async def _read_racks(self, watch: Watch | None) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """The racks and the groups of bookies."""
         path = self._path(paths.RACKS)
         if await self._retry(self._kazoo.exists_async, path, watch=watch) is None:
-            return ()
+            return (), ()
         with contextlib.suppress(exceptions.NoNodeError):
             data, _ = await self._retry(self._kazoo.get_async, path)
             try:
-                return tuple(sorted(racks.racks_of(racks.from_bytes(data)).items()))
+                mapping = racks.from_bytes(data)
+                return tuple(sorted(racks.racks_of(mapping).items())), racks.groups_of(mapping)
             except ValueError as error:
                 _user_log.error("no bookie has a rack now, as %s has something else: %s", path, error)
-        return ()
+        return (), ()
 
-    async def set_rack(self, bookie: str, rack: str | None) -> None:
-        """Set the rack of a bookie, or with None remove it, for all clients; see :func:`.racks.with_rack`. Raises
-        :class:`UnknownLayoutError` if the existing racks cannot be read.
+    async def set_rack(self, bookie: str, rack: str | None, group: str | None = None) -> None:
+        """Set the rack of a bookie, or with None remove it, and perhaps its group, for all clients; see
+        :func:`.racks.with_rack`. Raises :class:`UnknownLayoutError` if the existing racks cannot be read.
         """
         while True:
             node, before = await self._mapping()
-            after = racks.with_rack(before, bookie, rack)
+            after = racks.with_rack(before, bookie, rack, group)
             if after == before:
                 return
             if node is None:

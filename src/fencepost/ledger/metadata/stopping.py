@@ -6,8 +6,9 @@ import msgspec
 
 from fencepost.ledger.metadata import paths
 from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.racks import placement_of
 from fencepost.ledger.metadata.underreplication import UnderReplication
-from fencepost.ledger.rules.placement import POLICY, Placement, Policy
+from fencepost.ledger.rules.placement import POLICY, Policy, Unplaced, told
 from fencepost.ledger.rules.replication import Risk, fragments_on, is_closed_fragment, risks
 
 
@@ -34,6 +35,9 @@ class AtRisk(msgspec.Struct, frozen=True):
 _LOSES = {
     Risk.UNREADABLE: "acknowledged entries may be on no bookie that serves",
     Risk.UNWRITABLE: "no ack quorum would serve, and too few others are writable",
+    Risk.MISPLACED: "no ack quorum would serve, and no others are in racks that the placement asks for",
+    Risk.UNKNOWN: "no ack quorum would serve, and whether others are in racks that the placement asks for is not known:"
+    f" {told(Unplaced.UNKNOWN)}",
 }
 
 
@@ -74,7 +78,8 @@ async def stop_of(client: MetadataClient, bookie: str, policy: Policy = POLICY) 
     at_risk: list[AtRisk] = []
     for ledger, metadata in named:
         serving = registered - marked.get(ledger, frozenset())
-        for place, risk in risks(metadata, bookie, serving, writable, Placement(policy, after.racks)):
+        placement = placement_of(after.placement(policy), metadata.custom_metadata)
+        for place, risk in risks(metadata, bookie, serving, writable, placement):
             fragment = metadata.fragments[place]
             away = sorted({*fragment.ensemble} - serving - {bookie})
             is_open = not is_closed_fragment(metadata, place)

@@ -22,7 +22,7 @@ from fencepost.ledger.rules.ensembles import (
     newly_asked,
     still_confirmed,
 )
-from fencepost.ledger.rules.placement import replaced
+from fencepost.ledger.rules.placement import Unplaced, replaced
 from fencepost.ledger.rules.protections import ALL, Protections
 
 Masks: TypeAlias = "array[int] | list[int]"
@@ -337,18 +337,16 @@ class Adds:
                 sent.append({"bookie": bookie, "entries": runs_of(anew)})
         return sent
 
-    def replacement(self, ensemble: tuple[str, ...], available: BookiesChanged) -> tuple[str, ...] | None:
-        """An ensemble with as many failed bookies replaced as possible, given all available bookies. None if none can
-        be replaced.
-        """
+    def replacement(self, ensemble: tuple[str, ...], available: BookiesChanged) -> tuple[str, ...] | Unplaced:
+        """An ensemble with as many failed bookies replaced as possible, given all available bookies."""
         failed, suspects = [*self.failed], available.suspects.union(self.failed_before)
+        quorums, found = (self.write_quorum, self.ack_quorum), set[Unplaced]()
         for number in range(len(failed), 0, -1):
-            changed = replaced(
-                ensemble, failed[:number], available.bookies, self.write_quorum, available.placement, suspects
-            )
-            if changed is not None:
+            changed = replaced(ensemble, failed[:number], available.bookies, quorums, available.placement, suspects)
+            if not isinstance(changed, Unplaced):
                 return changed
-        return None
+            found.add(changed)
+        return next((why for why in (Unplaced.UNKNOWN, Unplaced.UNMET) if why in found), Unplaced.TOO_FEW)
 
     def may_go_on(self) -> bool:
         """Whether every pending entry can still be committed by bookies that have not failed to confirm it."""

@@ -16,7 +16,7 @@ from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, Request, Response
 from fencepost.ledger.records import Record
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.metadata import LedgerMetadata
-from fencepost.ledger.rules.placement import ANYWHERE, Placement
+from fencepost.ledger.rules.placement import ANYWHERE, Placement, Unplaced
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -286,13 +286,19 @@ class Confirmed(Effect, frozen=True, gc=False):
 
 
 class Error(enum.StrEnum):
-    """Why a call failed, as the name of BookKeeper's exception. Empty for success."""
+    """Why a call failed, as the name of BookKeeper's exception, and what else is known after a colon. Empty for
+    success.
+    """
 
     NONE = ""
     LEDGER_EXISTS = "LedgerExistException"
     NO_LEDGER = "NoSuchLedgerExistsException"
     NO_ENTRY = "NoSuchEntryException"
     NOT_ENOUGH_BOOKIES = "NotEnoughBookiesException"
+    PLACEMENT_UNMET = "NotEnoughBookiesException: placement unmet"
+    """There is no ensemble that is as the placement asks."""
+    PLACEMENT_UNKNOWN = "NotEnoughBookiesException: placement unknown"
+    """The search for such an ensemble came to its limit."""
     LEDGER_CLOSED = "LedgerClosedException"
     LEDGER_FENCED = "LedgerFencedException"
     UNAUTHORIZED = "UnauthorizedAccessException"
@@ -304,6 +310,14 @@ class Error(enum.StrEnum):
     DIGEST_MISMATCH = "DigestMatchException"
     """Every copy of an entry is damaged."""
     BAD_CALL = "IllegalOpException"
+
+
+PLACING = {
+    Unplaced.TOO_FEW: Error.NOT_ENOUGH_BOOKIES,
+    Unplaced.UNMET: Error.PLACEMENT_UNMET,
+    Unplaced.UNKNOWN: Error.PLACEMENT_UNKNOWN,
+}
+"""The errors of a call that needs an ensemble, by what its search has found out."""
 
 
 class Result(Effect, frozen=True, gc=False):

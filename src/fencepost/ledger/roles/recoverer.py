@@ -19,6 +19,7 @@ from fencepost.ledger.entries import Digests, Entry, master_key, runs_of
 from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, ReadEntry, ReadEntryResponse
 from fencepost.ledger.roles.adds import Adds, PlainAdds, trace_of_answer
 from fencepost.ledger.roles.interface import (
+    PLACING,
     AddsAnswered,
     BookiesChanged,
     Call,
@@ -55,6 +56,7 @@ from fencepost.ledger.rules.metadata import (
     to_start_recovery,
     with_changed_ensemble,
 )
+from fencepost.ledger.rules.placement import Unplaced
 from fencepost.ledger.rules.protections import ALL, Protections
 from fencepost.ledger.rules.reading import ReadOutcome, ordinary_read, outcome_of_read, recovery_read
 from fencepost.ledger.rules.recovery import (
@@ -387,9 +389,9 @@ class Recoverer(OfLedger):
         if self.status is not RecoveryStatus.READING:
             return
         changed = self.adds.replacement(current_ensemble(self._marked()), self.available)
-        if changed is None:
+        if isinstance(changed, Unplaced):
             if not self.adds.may_go_on():
-                self._end(effects, Error.NOT_ENOUGH_BOOKIES)
+                self._end(effects, PLACING[changed])
             return
         try:
             self.metadata = with_changed_ensemble(self._marked(), changed, self.adds.confirmed)

@@ -22,6 +22,7 @@ from fencepost.ledger.entries import Digests, master_key, runs_of
 from fencepost.ledger.messages import NO_ENTRY_YET, AddEntry, ForceLedger, WriteLac
 from fencepost.ledger.roles.adds import PLAIN, Adds, PlainLoops, trace_of_answer
 from fencepost.ledger.roles.interface import (
+    PLACING,
     AddsAnswered,
     Append,
     BookiesChanged,
@@ -72,7 +73,7 @@ from fencepost.ledger.rules.metadata import (
     to_create,
     with_changed_ensemble,
 )
-from fencepost.ledger.rules.placement import chosen
+from fencepost.ledger.rules.placement import Unplaced, chosen
 from fencepost.ledger.rules.protections import ALL, Protections
 
 
@@ -99,7 +100,7 @@ class WriterSettings(msgspec.Struct, frozen=True):
     reserves: bool = False
 
 
-_STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED, Error.UNAUTHORIZED)
+_STILL_OWNER = (Error.NONE, *PLACING.values(), Error.WRITE_FAILED, Error.UNAUTHORIZED)
 """Errors after which the writer still owns the ledger, and may close it. UNAUTHORIZED is one of them. It means that a
 stranger has set another key for the ledger's id on a bookie. That stranger cannot have changed the metadata.
 """
@@ -323,11 +324,12 @@ class Writer(OfLedger):
             self._trace(effects, "client_resends_pending_add_op", self.adds.resent(ensemble))
             self.adds.change_ensemble(ensemble, effects)
         changed = self.adds.replacement(ensemble, self.available)
-        if what_next is Next.WRITE and changed is not None:
+        if what_next is Next.WRITE and not isinstance(changed, Unplaced):
             metadata = with_changed_ensemble(metadata, changed, self.adds.confirmed)
             self._write("client_changes_ensemble", metadata, effects)
         elif what_next is Next.WRITE and not self.adds.may_go_on():
-            self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
+            assert isinstance(changed, Unplaced)
+            self._fail(PLACING[changed], effects)
         elif not self.view.is_stable:
             # An earlier write without an answer may still put another ensemble in the metadata. This write rules that
             # out.
@@ -479,10 +481,11 @@ class Writer(OfLedger):
     def _create_metadata(self, effects: list[Effect]) -> None:
         settings = self.settings
         there = self.available
-        ensemble = chosen(there.bookies, settings.ensemble_size, settings.write_quorum, there.placement, there.suspects)
-        if ensemble is None:
+        quorums = (settings.write_quorum, settings.ack_quorum)
+        ensemble = chosen(there.bookies, settings.ensemble_size, quorums, there.placement, there.suspects)
+        if isinstance(ensemble, Unplaced):
             self.status = WriterStatus.NEW
-            effects.append(Result(self.creation, error=Error.NOT_ENOUGH_BOOKIES))
+            effects.append(Result(self.creation, error=PLACING[ensemble]))
             return
         metadata = LedgerMetadata(
             settings.ensemble_size,

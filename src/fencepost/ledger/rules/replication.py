@@ -17,7 +17,7 @@ from fencepost.ledger.rules.ensembles import (
     write_set,
 )
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.ledger.rules.placement import ANYWHERE, Placement, Spread, move, replaced, spread
+from fencepost.ledger.rules.placement import ANYWHERE, Placement, Quorums, Spread, Unplaced, move, replaced, spread
 
 B = TypeVar("B")
 
@@ -25,6 +25,11 @@ B = TypeVar("B")
 def is_closed_fragment(metadata: LedgerMetadata, fragment: int) -> bool:
     """Whether a fragment, by its index in the metadata, has an end that no longer changes."""
     return metadata.status is LedgerStatus.CLOSED or fragment + 1 < len(metadata.fragments)
+
+
+def quorums_of(metadata: LedgerMetadata) -> Quorums:
+    """The quorums of a ledger."""
+    return metadata.write_quorum, metadata.ack_quorum
 
 
 def span(metadata: LedgerMetadata, fragment: int) -> range:
@@ -105,11 +110,11 @@ def with_replacement(metadata: LedgerMetadata, fragment: int, gone: str, new: st
 
 
 def misplaced(metadata: LedgerMetadata, placement: Placement) -> list[tuple[int, Spread]]:
-    """The fragments of a ledger, by their indices, in which an entry is or would be in fewer racks or zones than the
-    minimum, and how far each is spread.
+    """The fragments of a ledger, by their indices, in which an entry is or would be in fewer racks, zones or regions
+    than the minimum, and how far each is spread.
     """
     several = [
-        (place, spread(fragment.ensemble, metadata.write_quorum, placement))
+        (place, spread(fragment.ensemble, quorums_of(metadata), placement))
         for place, fragment in enumerate(metadata.fragments)
         if not is_closed_fragment(metadata, place) or span(metadata, place)
     ]
@@ -118,11 +123,11 @@ def misplaced(metadata: LedgerMetadata, placement: Placement) -> list[tuple[int,
 
 def better(metadata: LedgerMetadata, candidates: Sequence[str], placement: Placement) -> tuple[int, str, str] | None:
     """A closed fragment, a bookie of its ensemble, and the candidate that should take its place so that entries are in
-    more racks or zones; None if nothing is lacking there, or no candidate helps.
+    more racks, zones or regions; None if nothing is lacking there, or no candidate helps.
     """
     for place, _ in misplaced(metadata, placement):
         if is_closed_fragment(metadata, place) and metadata.status is not LedgerStatus.IN_RECOVERY:
-            found = move(metadata.fragments[place].ensemble, candidates, metadata.write_quorum, placement)
+            found = move(metadata.fragments[place].ensemble, candidates, quorums_of(metadata), placement)
             if found is not None:
                 return place, *found
     return None
@@ -140,6 +145,17 @@ class Risk(enum.Enum):
     """
     UNWRITABLE = "unwritable"
     """Its writer, or a recovery, has no ack quorum that serves, and too few others to take their places."""
+    MISPLACED = "misplaced"
+    """So it is, and the others would leave entries in fewer racks, zones or regions than is enforced."""
+    UNKNOWN = "unknown"
+    """So it is, and the search for others came to its limit."""
+
+
+_RISKS = {
+    Unplaced.TOO_FEW: Risk.UNWRITABLE,
+    Unplaced.UNMET: Risk.MISPLACED,
+    Unplaced.UNKNOWN: Risk.UNKNOWN,
+}
 
 
 def risks(
@@ -165,6 +181,7 @@ def risks(
             found.append((place, Risk.UNREADABLE))
         elif not is_closed and not has_ack_quorums(others, ensemble, metadata.write_quorum, metadata.ack_quorum):
             away = [each for each in ensemble if each not in others]
-            if replaced(ensemble, away, writable, metadata.write_quorum, placement) is None:
-                found.append((place, Risk.UNWRITABLE))
+            changed = replaced(ensemble, away, writable, quorums_of(metadata), placement)
+            if isinstance(changed, Unplaced):
+                found.append((place, _RISKS[changed]))
     return found

@@ -19,7 +19,7 @@ from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.cookies import Cookie
 from fencepost.ledger.rules.metadata import DigestType
 from fencepost.ledger.simulation import metadata, network
-from fencepost.ledger.simulation.case import Case
+from fencepost.ledger.simulation.case import Case, asked_of
 from fencepost.ledger.simulation.judge import Judge, Violation
 from fencepost.ledger.simulation.story import Story
 from fencepost.ledger.simulation.wire import VERSION_2
@@ -111,7 +111,7 @@ class StoreEnvironment:
 
     def new_judge(self) -> Judge:
         """The judge of the run."""
-        return Judge(self.case.promises)
+        return Judge(self.case.promises, asked_of(self.case.placed, self.case.placement))
 
     def new_network(self) -> network.SimNetwork:
         """The network between clients and bookies."""
@@ -131,6 +131,7 @@ class StoreEnvironment:
             self.case.protections,
             unsteady,
             self.trace,
+            self.case.placement,
         )
 
     # -- used by processes --------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ of metadata. It shares no code with the roles' decisions, so a wrong rule does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from fencepost.ledger.messages import (
     AddEntry,
@@ -55,11 +56,26 @@ PROMISES = {
     "refusal": "a bookie that has lost something does not start as if it had never had it",
     "repair": "a bookie that takes a ledger for repaired has every entry that belongs to it",
     "replication": "a bookie that takes the place of another in a ledger has every entry that belongs there",
+    "placement": "no change of an ensemble and no repair leaves an entry in fewer racks, zones or regions than is"
+    " enforced, or on a bookie of another group",
     "answers": "every call of a client has one answer",
     "sanity": "no role raises an exception",
     "liveness": "when all faults are over, somebody can close the ledger and read all of it",
 }
 """The properties that the judge checks."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is enforced of the placement: where each bookie is, the fewest racks and zones of an entry, and the fewest
+    regions of an ack quorum. ``others``: bookies that take no entries.
+    """
+
+    places: Mapping[str, str] = field(default_factory=dict)
+    racks: int = 1
+    zones: int = 1
+    regions: int = 1
+    others: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -82,10 +98,13 @@ class History:
 
 
 class Judge:
-    """The histories of all ledgers of a run. ``promises``: those to check; all if empty."""
+    """The histories of all ledgers of a run. ``promises``: those to check; all if empty. ``asked``: of the placement of
+    every ledger, from its beginning.
+    """
 
-    def __init__(self, promises: Collection[str] = ()) -> None:
+    def __init__(self, promises: Collection[str] = (), asked: Asked | None = None) -> None:
         self.promises = promises
+        self.asked = asked
         self.ledgers: dict[int, History] = {}
 
     def holds_to(self, promise: str) -> bool:
@@ -237,6 +256,8 @@ class Judge:
         """The metadata of a ledger are replaced."""
         history = self.ledgers[ledger]
         history.metadata = new
+        if self.asked is not None:
+            self._placed(who, self.asked, new)
         starts = [fragment.first_entry_id for fragment in new.fragments]
         if starts != sorted(set(starts)) or starts[:1] != [0]:
             self._broken("metadata", f"{who} writes fragments that begin at {starts}")
@@ -287,6 +308,25 @@ class Judge:
             self._hold(
                 ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble"
             )
+
+    def _placed(self, who: str, asked: Asked, metadata: LedgerMetadata) -> None:
+        """Check where the bookies of every write set are."""
+        for fragment in metadata.fragments:
+            twice = [*fragment.ensemble] * 2
+            for first in range(len(fragment.ensemble)):
+                bookies = twice[first : first + metadata.write_quorum]
+                racks = [asked.places.get(bookie, "") for bookie in bookies]
+                zones = [rack.split("/")[1] if rack.count("/") == 2 else "" for rack in racks]
+                regions = min(len({*some} - {""}) for some in combinations(zones, metadata.ack_quorum))
+                for what, found, least in (
+                    ("racks", len({*racks} - {""}), asked.racks),
+                    ("zones", len({*zones} - {""}), asked.zones),
+                    ("regions of an ack quorum", regions, asked.regions),
+                ):
+                    if 1 < least > found:
+                        self._broken("placement", f"{who} has entries on {', '.join(bookies)}: {what} {found}")
+            if not asked.others.isdisjoint(fragment.ensemble):
+                self._broken("placement", f"{who} has entries on {', '.join(fragment.ensemble)}, not all of its groups")
 
     def _recovered(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
         """The metadata of a ledger in recovery are replaced."""

@@ -23,6 +23,7 @@ from fencepost.ledger.roles.interface import (
 )
 from fencepost.ledger.roles.metadata import described
 from fencepost.ledger.rules.metadata import LedgerMetadata, takes_update
+from fencepost.ledger.rules.placement import ANYWHERE, Placement
 from fencepost.ledger.rules.protections import Protections
 from fencepost.ledger.simulation.judge import Judge
 from fencepost.ledger.simulation.story import Story
@@ -57,7 +58,7 @@ class Session:
 
 
 class SimMetadata:
-    """The service. ``unsteady``: the share of operations whose connection breaks."""
+    """The service. ``unsteady``: the share of operations whose connection breaks. ``placement``: of all clients."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class SimMetadata:
         protections: Protections,
         unsteady: float,
         trace: SimTrace | None = None,
+        placement: Placement = ANYWHERE,
     ) -> None:
         self.schedule = schedule
         self.random = random.random
@@ -77,6 +79,7 @@ class SimMetadata:
         self.trace.started(NAME, "metadata")
         self.protections = protections
         self.unsteady = unsteady
+        self.placement = placement
         self.ledgers: dict[int, tuple[LedgerMetadata, int]] = {}
         self.bookies: dict[str, int] = {}
         self.sessions: dict[str, Session] = {}
@@ -212,7 +215,8 @@ class SimMetadata:
 
     def _candidates(self) -> BookiesChanged:
         """The bookies in random order: each client prefers different ones."""
-        return BookiesChanged(tuple(sorted(self.bookies, key=lambda _: self.random())))
+        mixed = tuple(sorted(self.bookies, key=lambda _: self.random()))
+        return BookiesChanged(mixed, placement=self.placement)
 
     def _send(self, session: Session, call: Any, *arguments: Any) -> None:
         """Send a client a message, after all earlier ones."""

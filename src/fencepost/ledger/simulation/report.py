@@ -63,9 +63,8 @@ def replay_text(outcome: Outcome, story: Story) -> str:
 def verdict_of(outcome: Outcome) -> list[str]:
     """The result of a run, and its case."""
     case, violation = outcome.case, outcome.violation
-    settings = "  ".join(
-        f"{name}={_shown(getattr(case, name))}" for name in SETTINGS if name != "left_out" or case.left_out
-    )
+    unsaid = (*(("left_out",) if not case.left_out else ()), *(("placed", "places") if case.placed == "none" else ()))
+    settings = "  ".join(f"{name}={_shown(getattr(case, name))}" for name in SETTINGS if name not in unsaid)
     lines = (
         ["HELD  no promise was broken"]
         if violation is None

@@ -21,7 +21,7 @@ from fencepost.ledger.messages import (
     Request,
 )
 from fencepost.ledger.roles.adds import PLAIN
-from fencepost.ledger.roles.interface import Effect, Error, Event, Received, Result
+from fencepost.ledger.roles.interface import PLACING, Effect, Error, Event, Received, Result
 from fencepost.ledger.roles.reader import Reader, ReaderSettings
 from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.ledger.roles.writer import Writer, WriterSettings
@@ -152,7 +152,7 @@ class Owner:
                     judge.ended(self.process.name, LEDGER, result.value)
         elif token != self.creating:
             self.appends = deque(append for append in self.appends if append[0] != token)
-        elif result.error is Error.NOT_ENOUGH_BOOKIES:
+        elif result.error in PLACING.values():
             self.cluster.schedule.after(AGAIN, self._create)
         elif not result.error:
             self.cluster.schedule.after(0, self._burst)

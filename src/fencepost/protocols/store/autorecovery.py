@@ -60,7 +60,7 @@ from fencepost.ledger.rules.metadata import (
     to_start_recovery,
     with_changed_ensemble,
 )
-from fencepost.ledger.rules.placement import Placement, Policy, chosen, replaced, replacement, spread
+from fencepost.ledger.rules.placement import Placement, Policy, Unplaced, chosen, replaced, replacement, spread
 from fencepost.ledger.rules.protections import Protections
 from fencepost.ledger.rules.replication import (
     is_closed_fragment,
@@ -259,14 +259,18 @@ class AutoRecovery(Protocol):
             self.bookies
         )
 
+    @property
+    def _quorums(self) -> tuple[int, int]:
+        return self.write_quorum, self.ack_quorum
+
     def _registered(self) -> tuple[ModelValue, ...]:
         return tuple(b for b in self.bookies if self.up[b])
 
     @initial
     def ledgers_are_created(self) -> None:
         """Every ledger is created on the first bookies, and its writer has sent nothing."""
-        ensemble = chosen(self.bookies, self.write_quorum, self.write_quorum, self.placement)
-        assert ensemble is not None
+        ensemble = chosen(self.bookies, self.write_quorum, self._quorums, self.placement)
+        assert not isinstance(ensemble, Unplaced)
         created = LedgerMetadata(self.write_quorum, self.write_quorum, self.ack_quorum, (Fragment(0, ensemble),))
         for ledger in self.ledgers:
             self.metadata[ledger] = self.writer[ledger].metadata = created
@@ -360,9 +364,9 @@ class AutoRecovery(Protocol):
         require(len(failed) > 0 and writer.sent > writer.lac)
         require(takes_update(writer.version, self.version[ledger], self.protections))
         require(to_change_ensemble(own.status, True) is Next.WRITE)
-        ensemble = replaced(current_ensemble(own), failed, self._registered(), self.write_quorum, self.placement)
-        require(ensemble is not None)
-        assert ensemble is not None
+        ensemble = replaced(current_ensemble(own), failed, self._registered(), self._quorums, self.placement)
+        require(not isinstance(ensemble, Unplaced))
+        assert not isinstance(ensemble, Unplaced)
         self._write(ledger, with_changed_ensemble(own, ensemble, writer.lac))
         writer.metadata, writer.version = self.metadata[ledger], self.version[ledger]
 
@@ -434,8 +438,8 @@ class AutoRecovery(Protocol):
             ensemble = fragment.ensemble
             failed = frozenset(b for b in ensemble if not self.up[b])
             if failed:
-                others = replaced(ensemble, failed, self._registered(), self.write_quorum, self.placement)
-                ensemble = others or ensemble
+                others = replaced(ensemble, failed, self._registered(), self._quorums, self.placement)
+                ensemble = ensemble if isinstance(others, Unplaced) else others
             if ensemble != fragment.ensemble:
                 fragments = with_ensemble(fragments, ensemble, last)
             writable = [b for b in ensemble if self.up[b]]
@@ -542,16 +546,16 @@ class AutoRecovery(Protocol):
         fragment, gone = found[0]
         metadata = self._metadata(ledger)
         new = self._replacement(ledger, (one_of(self._registered()), *self._registered()))
-        require(new is not None)
+        require(not isinstance(new, Unplaced))
         me = self.process[p]
         me.phase, me.copied = Phase.COPYING, 0
         me.repair = Repair(metadata, self.version[ledger], fragment, gone, new)  # type: ignore[arg-type]
 
-    def _replacement(self, ledger: ModelValue, candidates: Sequence[ModelValue]) -> ModelValue | None:
+    def _replacement(self, ledger: ModelValue, candidates: Sequence[ModelValue]) -> ModelValue | Unplaced:
         """The first candidate that can take the place of the first lost replica of a ledger."""
         metadata, (fragment, gone) = self._metadata(ledger), self._replaceable(ledger)[0]
         ensemble = metadata.fragments[fragment].ensemble
-        return replacement(ensemble, gone, self._gone(ledger), candidates, self.write_quorum, self.placement)
+        return replacement(ensemble, gone, self._gone(ledger), candidates, self._quorums, self.placement)
 
     def _to_copy(self, p: ModelValue) -> range:
         """The entries of the fragment that a worker repairs: of one that is written, those that a bookie has."""
@@ -621,7 +625,7 @@ class AutoRecovery(Protocol):
         """There is no bookie to copy to. A worker leaves the ledger for later."""
         ledger = self._works(p, Phase.LOOKING)
         require(len(self._replaceable(ledger)) > 0)
-        require(self._replacement(ledger, self._registered()) is None)
+        require(isinstance(self._replacement(ledger, self._registered()), Unplaced))
         self._release(p)
 
     @action(p=processes, by="p")
@@ -706,7 +710,7 @@ class AutoRecovery(Protocol):
     def entries_are_in_all_racks(self, ledger: ModelValue) -> bool:
         """The bookies of each fragment are in as many racks as each entry is to be in."""
         fragments, placement = self._metadata(ledger).fragments, self.placement
-        return all(spread(each.ensemble, self.write_quorum, placement).lacking == 0 for each in fragments)
+        return all(spread(each.ensemble, self._quorums, placement).lacking == 0 for each in fragments)
 
     @invariant(ledger=ledgers)
     def one_worker_copies_a_ledger(self, ledger: ModelValue) -> bool:

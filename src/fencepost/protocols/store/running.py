@@ -47,7 +47,7 @@ from fencepost.ledger.rules.boot import Mark, mark_of, may_leave_limbo
 from fencepost.ledger.rules.codes import Verdict
 from fencepost.ledger.rules.ensembles import fragment_of
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus, Next, end_of, ends_at, takes_update, to_close
-from fencepost.ledger.rules.placement import chosen, replaced
+from fencepost.ledger.rules.placement import Unplaced, chosen, replaced
 from fencepost.ledger.rules.reading import is_readable, ordinary_read
 from fencepost.ledger.rules.recovery import is_fenced_by_read
 from fencepost.ledger.rules.replication import belonging
@@ -458,12 +458,12 @@ class RunningStore(Store):
 
     def _first_ensemble(self) -> Ensemble:
         ensemble = chosen(self._some(self.bookies_of_an_ensemble, ()), self.bookies_of_an_ensemble)
-        assert ensemble is not None
+        assert not isinstance(ensemble, Unplaced)
         return ensemble
 
     def _ensemble_without(self, current: Ensemble, failed: Bookies) -> Ensemble:
         ensemble = replaced(current, failed, self._some(len(failed), current))
-        assert ensemble is not None
+        assert not isinstance(ensemble, Unplaced)
         return ensemble
 
     def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:

@@ -77,7 +77,7 @@ from fencepost.ledger.rules.metadata import (
     to_start_recovery,
     with_changed_ensemble,
 )
-from fencepost.ledger.rules.placement import chosen, replaced
+from fencepost.ledger.rules.placement import Unplaced, chosen, replaced
 from fencepost.ledger.rules.protections import ALL
 from fencepost.ledger.rules.reading import (
     ReadOutcome,
@@ -651,14 +651,14 @@ class Store(Protected, LedgerProtocol):
     def write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
         return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
-    def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
+    def _pick(self, ensembles: Iterable[Ensemble | Unplaced], taken: Iterable[Fragment]) -> Ensemble:
         """The first of these ensembles that is not yet the ensemble of a fragment, or with ``choose_ensembles`` any. If
         there is none, the action is not enabled.
 
         A client does not choose the order of bookies: it gets the list from the metadata service.
         """
         known = [frozenset(fragment.ensemble) for fragment in taken]
-        valid = dict.fromkeys(e for e in ensembles if e is not None and frozenset(e) not in known)
+        valid = dict.fromkeys(e for e in ensembles if not isinstance(e, Unplaced) and frozenset(e) not in known)
         require(len(valid) > 0)
         return one_of(list(valid)) if self.choose_ensembles else next(iter(valid))
 
