@@ -223,7 +223,7 @@ def _create(storage: Storage) -> None:
 def _verify(storage: Storage, written: Manifest) -> None:
     """Read an object back. Raises :class:`fencepost.SystemFailure` if it is not what was written."""
     if manifest_in(storage, written.ledger) != written:
-        raise SystemFailure(f"{storage.place} has another manifest than was written")
+        raise SystemFailure(f"{storage.where()} has another manifest than was written")
     for chunk in written.chunks:
         if storage.digest(chunk.name) != chunk.digest:
-            raise SystemFailure(f"{storage.place}/{chunk.name} is not what was written")
+            raise SystemFailure(f"{storage.where(chunk.name)} is not what was written")
