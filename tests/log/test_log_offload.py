@@ -100,7 +100,9 @@ def test_bytes_before_the_first_wanted_entry_of_a_chunk_are_skipped(tmp_path: Pa
     run(tmp_path, test)
 
 
-def test_a_ledger_of_many_chunks_is_copied(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_of_many_chunks_is_copied(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(offload, "CHUNK", 1)
 
     async def test(cluster: Standing) -> None:
@@ -129,7 +131,9 @@ def test_a_reader_goes_on_when_its_ledgers_move(tmp_path: Path, objects: ObjectS
     run(tmp_path, test)
 
 
-def test_a_reader_that_has_an_old_list_reads_it_again(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_has_an_old_list_reads_it_again(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         time = [entry.time async for entry in log.reader(follow=False)][3]
@@ -268,9 +272,7 @@ def test_several_at_once_offload_each_ledger_once(tmp_path: Path, objects: Objec
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         others = [(await cluster.connect()).log("moved") for _ in range(2)]
-        done = await asyncio.gather(
-            *(each.offload(objects.to, grace=AT_ONCE) for each in [log, *others])
-        )
+        done = await asyncio.gather(*(each.offload(objects.to, grace=AT_ONCE) for each in [log, *others]))
         chain = await log.chain()
         assert sorted(ledger for each in done for ledger in each.ledgers) == [each.ledger for each in chain.links[:-1]]
         assert len(chain.offloads) == 4 and await contents(log) == ENTRIES
@@ -367,7 +369,9 @@ def test_an_end_before_any_write_loses_nothing(
         assert kinds == {"create_node", "write_node", "delete_ledger", "put", "create"}
 
 
-def test_objects_of_offloaders_that_ended_are_removed(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_of_offloaders_that_ended_are_removed(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         nodes = LogNodes(log.store.metadata, "moved")
@@ -445,7 +449,9 @@ def test_a_withdrawal_that_comes_too_late_keeps_the_object(tmp_path: Path, objec
     run(tmp_path, test)
 
 
-def test_an_update_that_is_refused_is_tried_again(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_is_refused_is_tried_again(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         write, refused = LogNodes.write, [BadVersionError("changed")]
@@ -492,9 +498,7 @@ def test_a_password_in_the_url_is_refused(tmp_path: Path, objects: ObjectStore) 
         for wrong in wrongs:
             with pytest.raises(OptionError):
                 await log.offload(objects.to, **wrong)
-        assert await log.offload(objects.to, keep=timedelta(hours=1)) == offload.Offloaded(
-            (), 0, 0, (), 0
-        )
+        assert await log.offload(objects.to, keep=timedelta(hours=1)) == offload.Offloaded((), 0, 0, (), 0)
 
     run(tmp_path, test)
 
@@ -507,7 +511,9 @@ def test_options_of_a_url_stay_at_its_end(tmp_path: Path) -> None:
     assert open_storage(tmp_path).below("a").place == str(tmp_path / "a")
 
 
-def test_an_offloader_whose_record_is_withdrawn_gives_up(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offloader_whose_record_is_withdrawn_gives_up(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who withdrew it ended before it raised the version of the list."""
 
     async def test(cluster: Standing) -> None:

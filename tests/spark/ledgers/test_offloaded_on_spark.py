@@ -85,7 +85,7 @@ def test_a_batch_query_reads_objects_while_no_bookie_runs(
     spark: Any, cluster: Any, objects: ObjectStore, grace: timedelta
 ) -> None:
     places = written(cluster)
-    ends = {"endingOffsets": f"{places[-1].ledger}:0", "maxBytesPerPartition": 20_000}
+    ends = {"endingOffsets": f"{places[-1].ledger}:0", "maxBytesPerPartition": 200_000}
     before = read(spark.read, cluster, **ends).load().orderBy("ledger", "entry").collect()
     offloaded(cluster, objects, 1, grace)
     end_bookies(cluster)

@@ -64,9 +64,7 @@ async def rows(log: Log, query: ReadOptions, parts: Sequence[Sequence[Range]]) -
     return found
 
 
-def test_rows_are_those_of_the_bookies(
-    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_those_of_the_bookies(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "CHUNK", 150)  # some chunks in each ledger
 
     async def test(made: Standing) -> None:
@@ -99,9 +97,7 @@ def test_no_entry_goes_through_the_driver_and_bookies_are_not_asked(
             parts = await batch(store, query, ANY, ANY)
         with monkeypatch.context() as patch:
             patch.setattr(_Link, "buffer_updated", _never)
-            found = [
-                len(entries) for part in parts async for _, _, entries in reading.batches(store, query, part)
-            ]
+            found = [len(entries) for part in parts async for _, _, entries in reading.batches(store, query, part)]
         assert sum(found) == 4 * PER_LEDGER
 
     run(tmp_path, test)
@@ -249,7 +245,7 @@ def test_lengths_are_estimated_between_the_beginnings_of_chunks(
 
         async def test(made: Standing) -> None:
             log, places = await filled(made)
-            await log.offload(str(tmp_path / f"objects{size}"), grace=AT_ONCE)  # noqa: B023
+            await log.offload(str(tmp_path / f"objects{size}"), grace=AT_ONCE)
             for ledger in {each.ledger for each in places[: 4 * PER_LEDGER]}:
                 opened = await in_objects.object_of(log._nodes, ledger, b"")
                 assert opened is not None
@@ -264,4 +260,3 @@ def test_lengths_are_estimated_between_the_beginnings_of_chunks(
                 assert [found[each] for each in starts[1:]] == [entries[each - 1] for each in starts[1:]]
 
         run(tmp_path / f"cluster{size}", test)
-

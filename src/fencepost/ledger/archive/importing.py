@@ -233,8 +233,8 @@ class _Import:
         entry = self._digests.open_entry(body, self.manifest.ledger, entry_id)
         if entry is None:
             raise SystemFailure(
-                f"{self.source.where()} has another entry than {entry_id} of ledger {self.manifest.ledger}, or its digest"
-                " is wrong"
+                f"{self.source.where()} has another entry than {entry_id} of ledger {self.manifest.ledger}, or its"
+                " digest is wrong"
             )
         return entry
 

@@ -175,8 +175,8 @@ class Ledgers:
         return dict(zip(works, await asyncio.gather(*works.values()), strict=True))
 
     async def length_before(self, ledger: int, entry: int) -> int:
-        """The bytes of data before an entry of a ledger, from the metadata or the previous entry's header. Of an object,
-        see :meth:`.ObjectReader.length_before`.
+        """The bytes of data before an entry of a ledger, from the metadata or the previous entry's header; of an
+        object, see :meth:`.ObjectReader.length_before`.
         """
         if entry == 0:
             return 0
