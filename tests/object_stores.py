@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fencepost.files.storage import open_storage
 
 
@@ -32,9 +30,11 @@ class ObjectStore:
     def write(self, path: str, content: bytes) -> None:
         """Create or replace a file."""
         folder, _, name = path.rpartition("/")
-        below: Any = open_storage(self.to).below(folder)
-        below.create()
-        below.write(name, content)
+        storage = open_storage(self.to)
+        if folder:
+            storage = storage.below(folder)
+        storage.create()
+        storage.write(name, content)
 
     def remove(self, path: str) -> None:
         """Remove a file."""

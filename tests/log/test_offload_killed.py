@@ -173,13 +173,14 @@ def test_a_deletion_of_a_log_that_is_killed_leaves_no_object(
 def test_an_offload_that_a_deletion_overtakes_leaves_nothing(
     tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is deleted before some access of the offload to it, and is there again under its name."""
+    """The log is deleted before some access of the offload to it; first, before the manifest is written."""
+    copy = offload.copy
 
     async def test(cluster: Standing) -> None:
-        for at in range(7):
+        for at in range(8):
             log = await filled(cluster, "log")
             other = (await cluster.connect()).log("log")
-            left = at
+            left = at - 1
 
             def overtaken(real: Any, log: Log = log, other: Log = other) -> Any:
                 async def planted(self: LogNodes, *arguments: Any) -> Any:
@@ -192,9 +193,15 @@ def test_an_offload_that_a_deletion_overtakes_leaves_nothing(
 
                 return planted
 
+            async def copied(*arguments: Any, other: Log = other) -> None:
+                await copy(*arguments)
+                await other.delete()
+
             with monkeypatch.context() as patch:
                 for name in ("create_attempt", "attempt", "read", "write"):
                     patch.setattr(LogNodes, name, overtaken(getattr(LogNodes, name)))
+                if not at:
+                    patch.setattr(offload, "copy", copied)
                 with pytest.raises((NoSuchLogError, BadVersionError, SystemFailure)):
                     await log.offload(objects.to, keep=3, grace=AT_ONCE)
             assert objects.objects() == set() and await orphans(log.store.metadata, objects.to) == [], at

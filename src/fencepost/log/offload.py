@@ -103,11 +103,7 @@ class Offloads:
             await asyncio.to_thread(layout.put, storage, layout.manifest_name(ledger), layout.encoded(written))
             await asyncio.to_thread(_verify, storage, written)
             is_named = await self._name(attempt)
-        except NoSuchLogError:  # deleted meanwhile, and the record with it
-            with suppress(FencepostError):
-                await self._remove(attempt)
-            raise
-        except (SystemFailure, ReadError, LogFullError):  # after other errors the list may name it
+        except (SystemFailure, ReadError, LogFullError, NoSuchLogError):  # after other errors the list may name it
             is_wanted = await self._may_name(attempt)  # its object may have been removed while it was written
             with suppress(FencepostError):  # a later offload removes it
                 await self._remove(attempt)
@@ -141,7 +137,10 @@ class Offloads:
 
     async def _may_name(self, attempt: Attempt) -> bool:
         """Whether the list may name an object, as far as is known."""
-        chain, _ = await self._nodes.read()
+        try:
+            chain, _ = await self._nodes.read()
+        except NoSuchLogError:
+            return False
         is_in_log, named = chain.index(attempt.ledger) is not None, chain.attempt_of(attempt.ledger)
         return rules.may_name(is_in_log, named, await self._noted(attempt))
 
