@@ -39,3 +39,10 @@ class ObjectStore:
     def remove(self, path: str) -> None:
         """Remove a file."""
         open_storage(self.to).remove(path)
+
+    def put(self, path: str, content: bytes | None) -> None:
+        """Replace a file; None: remove it."""
+        if content is None:
+            self.remove(path)
+        else:
+            self.write(path, content)
