@@ -83,9 +83,10 @@ def test_what_is_typed_wrong(uris: tuple[str, str], tmp_path: Path) -> None:
     assert "cannot be reached" in command(one, "import", "nothing://there", code=153)
 
 
-def test_ledgers_go_through_an_s3_server(uris: tuple[str, str], s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledgers_go_through_an_s3_server(uris: tuple[str, str], s3: S3Server, tmp_path: Path) -> None:
     """The server fails first, and then it has an object with another byte, a shorter one, and none."""
     one, other = uris
+    numbers = ("--new-ids", str(tmp_path / "numbers"))
     export = ObjectStore(s3.url("exported"))
     ledger = command(one, "create").strip()
     command(one, "append", ledger, given=LINES)
@@ -93,7 +94,7 @@ def test_ledgers_go_through_an_s3_server(uris: tuple[str, str], s3: S3Server, mo
     said = command(one, "export", ledger, export.to, code=153)
     assert said.startswith("fencepost: s3://archive/exported/ledger-") and said.count("\n") == 1, said
     s3.work()
-    assert "export.json is missing; export to its end first" in command(other, "import", export.to, code=153)
+    assert "export.json is missing; export to its end first" in command(other, "import", export.to, *numbers, code=153)
     assert f"ledger {ledger}: {ENTRIES:,} entries" in command(one, "export", ledger, export.to)
     chunks = [path for path in export.paths() if path.endswith(".entries")]
     assert "export.json" in export.paths()
@@ -104,8 +105,8 @@ def test_ledgers_go_through_an_s3_server(uris: tuple[str, str], s3: S3Server, mo
         (None, "is missing"),
     ):
         export.put(chunks[0], damaged)
-        assert says in command(other, "import", export.to, code=153)
+        assert says in command(other, "import", export.to, *numbers, code=153)
     export.write(chunks[0], whole)
-    moved = json.loads(command(other, "import", export.to, "--json"))
+    moved = json.loads(command(other, "import", export.to, *numbers, "--json"))
     assert moved["entries"] == ENTRIES
     assert command(other, "read", str(moved["number"])).encode() == LINES
