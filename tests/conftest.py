@@ -4,13 +4,19 @@ campaigns are run, and how tests are divided among workers.
 
 import os
 import signal
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from campaigns import part_of
 from hypothesis import HealthCheck, settings
+from object_stores import ObjectStore
 from work_units import OneSession
+
+if TYPE_CHECKING:
+    from s3_server import S3Server
 
 _QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("everyday", max_examples=60, derandomize=True, database=None, **_QUIET)  # type: ignore[arg-type]
@@ -30,6 +36,38 @@ def pytest_runtest_setup() -> None:
 def the_same_engine_whatever_is_compiled() -> None:
     """A check in this process waits for loops that are not compiled yet, and has the engine that it has otherwise."""
     import_module("fencepost.api.check").WHILE_COMPILING = 0  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def s3_of_session() -> "Iterator[S3Server]":
+    """A server that the tests share, as it takes seconds to start."""
+    from s3_server import S3Server
+
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_of_session: "S3Server", monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Server]":
+    """An S3 server without faults, and its keys in the environment."""
+    from s3_server import KEYS
+
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    yield s3_of_session
+    if not s3_of_session.is_running:
+        s3_of_session.start()
+    s3_of_session.work()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """A folder of an object store: a local one, and one of an S3 server."""
+    if request.param == "folder":
+        return ObjectStore(str(tmp_path / "objects"))
+    server = request.getfixturevalue("s3")
+    return ObjectStore(server.url(f"{tmp_path.parent.name}-{tmp_path.name}/logs"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import posixpath
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 from msgspec import structs
+from object_stores import ObjectStore
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.files.digest import digest
@@ -53,21 +55,14 @@ async def on_bookies(log: Log) -> list[int]:
     return [ledger async for ledger in log.store.list_ledgers()]
 
 
-def files(folder: Path) -> set[str]:
-    """The folders of objects."""
-    return {path.parent.name for path in folder.glob("*/*/*/*")}
-
-
 def named(chain: Any) -> set[str]:
     return {f"{each.ledger}-{each.attempt}" for each in chain.offloads}
 
 
-@pytest.mark.parametrize("url", [False, True])
-def test_a_log_is_read_from_bookies_and_objects_alike(tmp_path: Path, url: bool) -> None:
+def test_a_log_is_read_from_bookies_and_objects_alike(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        place = tmp_path / "objects"
-        to = f"file://{place}" if url else str(place)
+        to = objects.to
         ledgers = [link.ledger for link in (await log.chain()).links]
         before = [(entry.position, entry.data, entry.time) async for entry in log.reader(follow=False)]
         done = await log.offload(to, keep=2, grace=timedelta(hours=1))
@@ -84,7 +79,7 @@ def test_a_log_is_read_from_bookies_and_objects_alike(tmp_path: Path, url: bool)
             assert before.index((position, data, time)) >= [each[0] for each in before].index(found)
         view = await log.show()
         assert view.missing == () and [each.ledger for each in view.chain.offloads] == ledgers[:3]
-        assert files(place) == named(view.chain)
+        assert objects.objects() == named(view.chain)
         async with log.writer() as writer:
             await writer.append(b"more")
         assert await contents(log) == [*ENTRIES, b"more"]
@@ -93,11 +88,11 @@ def test_a_log_is_read_from_bookies_and_objects_alike(tmp_path: Path, url: bool)
     run(tmp_path, test)
 
 
-def test_bytes_before_the_first_wanted_entry_of_a_chunk_are_skipped(tmp_path: Path) -> None:
+def test_bytes_before_the_first_wanted_entry_of_a_chunk_are_skipped(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         ledger = (await log.chain()).links[0].ledger
-        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
+        await log.offload(objects.to, grace=AT_ONCE)
         assert await contents(log, at=Position(ledger, 1)) == ENTRIES[1:]
         packed = [batch.frames.packed() async for batch in log.reader(Position(ledger, 1), follow=False).read_batches()]
         assert b"".join(bytes(data) for data, _ in packed) == b"".join(ENTRIES[1:])
@@ -105,13 +100,15 @@ def test_bytes_before_the_first_wanted_entry_of_a_chunk_are_skipped(tmp_path: Pa
     run(tmp_path, test)
 
 
-def test_a_ledger_of_many_chunks_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_of_many_chunks_is_copied(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(offload, "CHUNK", 1)
 
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
-        assert len([*(tmp_path / "objects").glob("*/*/*/*.entries")]) == 8
+        await log.offload(objects.to, grace=AT_ONCE)
+        assert len([path for path in objects.paths() if path.endswith(".entries")]) == 8
         assert await contents(log) == ENTRIES
 
     run(tmp_path, test)
@@ -120,27 +117,29 @@ def test_a_ledger_of_many_chunks_is_copied(tmp_path: Path, monkeypatch: pytest.M
 # -- readers ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_goes_on_when_its_ledgers_move(tmp_path: Path) -> None:
+def test_a_reader_goes_on_when_its_ledgers_move(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         for taken in range(1, 8):
             reader = log.reader(follow=False)
             entries = aiter(reader)
             found = [(await anext(entries)).data for _ in range(taken)]
-            await log.offload(str(tmp_path / "objects"), keep=max(1, 5 - taken), grace=AT_ONCE)
+            await log.offload(objects.to, keep=max(1, 5 - taken), grace=AT_ONCE)
             found += [entry.data async for entry in entries]
             assert found == ENTRIES, taken
 
     run(tmp_path, test)
 
 
-def test_a_reader_that_has_an_old_list_reads_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_has_an_old_list_reads_it_again(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         time = [entry.time async for entry in log.reader(follow=False)][3]
         old = (await log.chain(), 0)
         read = LogNodes.read
-        await log.offload(str(tmp_path / "objects"), keep=1, grace=AT_ONCE)
+        await log.offload(objects.to, keep=1, grace=AT_ONCE)
         for at in (None, time):
             stale = [old]
 
@@ -156,7 +155,7 @@ def test_a_reader_that_has_an_old_list_reads_it_again(tmp_path: Path, monkeypatc
 
 
 def test_a_reader_reads_from_the_object_what_bookies_cannot_give_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(self: LedgerReader, first: int = 0) -> Any:
         raise ReadError("no bookie answers")
@@ -164,7 +163,7 @@ def test_a_reader_reads_from_the_object_what_bookies_cannot_give_now(
 
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        await log.offload(str(tmp_path / "objects"), keep=1)
+        await log.offload(objects.to, keep=1)
         monkeypatch.setattr(LedgerReader, "tail_batches", failing)
         entries = aiter(log.reader())
         assert [(await anext(entries)).data for _ in range(8)] == ENTRIES[:8]
@@ -174,42 +173,43 @@ def test_a_reader_reads_from_the_object_what_bookies_cannot_give_now(
     run(tmp_path, test)
 
 
-def test_what_is_wrong_with_an_object_is_said(tmp_path: Path) -> None:
+def test_what_is_wrong_with_an_object_is_said(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
+        await log.offload(objects.to, grace=AT_ONCE)
         first = f"{(await log.chain()).links[0].ledger}-"
-        (chunk,) = (
-            each for each in (tmp_path / "objects").glob("*/*/*/*.entries") if each.parent.name.startswith(first)
-        )
-        whole = chunk.read_bytes()
-        chunk.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(SystemFailure, match="is damaged: it is not what was written"):
+        chunk, manifest = (path for path in objects.paths() if path.split("/")[-2].startswith(first))
+        whole = objects.read(chunk)
+        objects.write(chunk, whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(SystemFailure, match=r"entries is damaged: it is not what was written"):
             await contents(log)
-        chunk.unlink()
-        with pytest.raises(SystemFailure, match="is missing"):
+        objects.write(chunk, whole[:-1])
+        with pytest.raises(SystemFailure, match=r"entries is damaged: it has [\d]+ bytes, and [\d]+ were written"):
             await contents(log)
-        next(chunk.parent.glob("*.json")).unlink()
+        objects.remove(chunk)
+        with pytest.raises(SystemFailure, match=r"entries is missing"):
+            await contents(log)
+        objects.remove(manifest)
         with pytest.raises(SystemFailure, match="is missing: ledger . was offloaded there"):
             await contents(log)
 
     run(tmp_path, test)
 
 
-def test_the_digest_of_each_entry_is_checked(tmp_path: Path) -> None:
+def test_the_digest_of_each_entry_is_checked(tmp_path: Path, objects: ObjectStore) -> None:
     """A chunk that agrees with its manifest may have been made of a wrong entry."""
 
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
+        await log.offload(objects.to, grace=AT_ONCE)
         ledger = (await log.chain()).links[0].ledger
-        (place,) = (tmp_path / "objects").glob(f"*/*/{ledger}-*")
-        storage = open_storage(str(place))
+        (path,) = (path for path in objects.paths() if f"/{ledger}-" in path and path.endswith(".entries"))
+        storage = open_storage(objects.to).below(path.rpartition("/")[0])
         manifest = manifest_in(storage, ledger)
         (chunk,) = manifest.chunks
-        whole = (place / chunk.name).read_bytes()
+        whole = objects.read(path)
         wrong = whole[:-1] + bytes([whole[-1] ^ 1])
-        (place / chunk.name).write_bytes(wrong)
+        objects.write(path, wrong)
         agreeing = structs.replace(chunk, digest=digest(wrong))
         forged = structs.replace(manifest, chunks=(agreeing,))
         layout.put(storage, layout.manifest_name(ledger), layout.encoded(forged))
@@ -219,10 +219,10 @@ def test_the_digest_of_each_entry_is_checked(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_the_password_is_asked_for(tmp_path: Path) -> None:
+def test_the_password_is_asked_for(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster, password=b"secret", digest="hmac")
-        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
+        await log.offload(objects.to, grace=AT_ONCE)
         assert await contents(log) == ENTRIES
         with pytest.raises(UnauthorizedAccessError, match="the password is not that of ledger"):
             await contents(log.store.log("moved", password=b"other"))  # type: ignore[attr-defined]
@@ -233,31 +233,31 @@ def test_the_password_is_asked_for(tmp_path: Path) -> None:
 # -- trims and deletions ----------------------------------------------------------------------------------------------
 
 
-def test_trims_and_deletions_remove_objects(tmp_path: Path) -> None:
+def test_trims_and_deletions_remove_objects(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         ledgers = [link.ledger for link in (await log.chain()).links]
-        await log.offload(str(tmp_path / "objects"), keep=2, grace=AT_ONCE)
+        await log.offload(objects.to, keep=2, grace=AT_ONCE)
         assert await log.trim(keep=3) == tuple(ledgers[:2])
         chain = await log.chain()
         assert [each.ledger for each in chain.offloads] == ledgers[2:3]
-        assert files(tmp_path / "objects") == named(chain)
+        assert objects.objects() == named(chain)
         assert await contents(log) == ENTRIES[4:]
         with pytest.raises(LogTrimmedError):
             await contents(log, at=Position(ledgers[0], 0))
         await log.delete()
-        assert files(tmp_path / "objects") == set() and await on_bookies(log) == []
+        assert objects.objects() == set() and await on_bookies(log) == []
 
     run(tmp_path, test)
 
 
-def test_a_missing_ledger_is_reported_and_not_taken_for_offloaded(tmp_path: Path) -> None:
+def test_a_missing_ledger_is_reported_and_not_taken_for_offloaded(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         ledgers = [link.ledger for link in (await log.chain()).links]
         await log.store.metadata.delete_ledger(ledgers[1])
         with pytest.raises(MissingLedgerError, match="trim the log past it, and offload again"):
-            await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
+            await log.offload(objects.to, grace=AT_ONCE)
         chain = await log.chain()
         assert [each.ledger for each in chain.offloads] == ledgers[:1]
         assert (await log.show()).missing == (ledgers[1],)
@@ -268,18 +268,16 @@ def test_a_missing_ledger_is_reported_and_not_taken_for_offloaded(tmp_path: Path
 # -- several at once, and ends before their time ----------------------------------------------------------------------
 
 
-def test_several_at_once_offload_each_ledger_once(tmp_path: Path) -> None:
+def test_several_at_once_offload_each_ledger_once(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         others = [(await cluster.connect()).log("moved") for _ in range(2)]
-        done = await asyncio.gather(
-            *(each.offload(str(tmp_path / "objects"), grace=AT_ONCE) for each in [log, *others])
-        )
+        done = await asyncio.gather(*(each.offload(objects.to, grace=AT_ONCE) for each in [log, *others]))
         chain = await log.chain()
         assert sorted(ledger for each in done for ledger in each.ledgers) == [each.ledger for each in chain.links[:-1]]
         assert len(chain.offloads) == 4 and await contents(log) == ENTRIES
-        await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
-        assert files(tmp_path / "objects") == named(await log.chain())
+        await log.offload(objects.to, grace=AT_ONCE)
+        assert objects.objects() == named(await log.chain())
         assert {each.name for each in await LogNodes(log.store.metadata, "moved").attempts()} == named(chain)
 
     run(tmp_path, test)
@@ -315,27 +313,30 @@ def cutting(monkeypatch: pytest.MonkeyPatch, after: int) -> list[str]:
         planted(MetadataClient, name)
     planted(layout, "put")
     for name in ("create", "delete"):
-        planted(Storage, name)
+        for kind in (Storage, Remote):
+            planted(kind, name)
     return done
 
 
 @pytest.mark.parametrize("what", ["offload", "trim"])
-def test_an_end_before_any_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_an_end_before_any_write_loses_nothing(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     kinds = set[str]()
 
     async def test(cluster: Standing) -> None:
         for number in itertools.count():
-            name, place = f"log{number}", tmp_path / f"objects{number}"
+            name, place = f"log{number}", ObjectStore(open_storage(objects.to).below(str(number)).place)
             log = await filled(cluster, name)
 
-            async def act(log: Log = log, place: Path = place) -> None:
+            async def act(log: Log = log, place: ObjectStore = place) -> None:
                 if what == "offload":
-                    await log.offload(str(place), keep=3, grace=AT_ONCE)
+                    await log.offload(place.to, keep=3, grace=AT_ONCE)
                 else:
                     await log.trim(keep=3)
 
             if what != "offload":
-                await log.offload(str(place), keep=3, grace=AT_ONCE)
+                await log.offload(place.to, keep=3, grace=AT_ONCE)
             with monkeypatch.context() as patch:
                 done = cutting(patch, number)
                 try:
@@ -357,8 +358,8 @@ def test_an_end_before_any_write_loses_nothing(tmp_path: Path, monkeypatch: pyte
             assert await contents(log) == ENTRIES[0 if what == "offload" else 4 :]
             assert len(chain.offloads) == (2 if what == "offload" else 0)
             if what == "offload":
-                await log.offload(str(place), keep=3, grace=AT_ONCE)
-            assert files(place) == named(chain)
+                await log.offload(place.to, keep=3, grace=AT_ONCE)
+            assert place.objects() == named(chain)
             assert {each.name for each in await LogNodes(log.store.metadata, name).attempts()} == named(chain)
             await log.delete()
         assert number > 8
@@ -368,24 +369,26 @@ def test_an_end_before_any_write_loses_nothing(tmp_path: Path, monkeypatch: pyte
         assert kinds == {"create_node", "write_node", "delete_ledger", "put", "create"}
 
 
-def test_objects_of_offloaders_that_ended_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_of_offloaders_that_ended_are_removed(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        place, nodes = tmp_path / "objects", LogNodes(log.store.metadata, "moved")
+        nodes = LogNodes(log.store.metadata, "moved")
         with monkeypatch.context() as patch:
             patch.setattr(LogNodes, "write", _cut)
             with pytest.raises(Cut):
-                await log.offload(str(place))
+                await log.offload(objects.to)
         (orphan,) = await nodes.attempts()
         await log.trim(keep=5)
-        assert files(place) == {orphan.name}, "its offloader may still be at work"
+        assert objects.objects() == {orphan.name}, "its offloader may still be at work"
         now = orphan.since + ABANDONED
         monkeypatch.setattr(offload, "clock", lambda: now)
         await log.trim(keep=5)
-        assert files(place) == {orphan.name}
+        assert objects.objects() == {orphan.name}
         now += 1
         await log.trim(keep=5)
-        assert files(place) == set() and await nodes.attempts() == []
+        assert objects.objects() == set() and await nodes.attempts() == []
         assert await contents(log) == ENTRIES
 
     run(tmp_path, test)
@@ -395,28 +398,26 @@ async def _cut(*_: Any) -> int:
     raise Cut
 
 
-def test_an_object_without_a_record_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_an_object_without_a_record_is_removed_and_nothing_else(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        place = tmp_path / "objects"
-        await log.offload(str(place), keep=3)
-        kept = files(place)
-        (folder,) = {path.parent for path in place.glob("*/*/*")}
-        for stray in (folder / "9-9", folder / "notes", folder.parent / "another" / "9-9"):
-            stray.mkdir(parents=True)
-            (stray / "file").write_bytes(b"x")
-        assert (await log.offload(str(place), keep=3)).removed == 1
-        assert files(place) == {*kept, "notes", "9-9"} and not (folder / "9-9").exists()
+        await log.offload(objects.to, keep=3)
+        kept = objects.objects()
+        (folder,) = {path.rsplit("/", 2)[0] for path in objects.paths()}
+        for stray in (f"{folder}/9-9", f"{folder}/notes", f"{folder}/../another/9-9"):
+            objects.write(posixpath.normpath(f"{stray}/file"), b"x")
+        assert (await log.offload(objects.to, keep=3)).removed == 1
+        assert objects.objects() == {*kept, "notes", "9-9"} and f"{folder}/9-9/file" not in objects.paths()
 
     run(tmp_path, test)
 
 
-def test_a_withdrawn_offloader_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_withdrawn_offloader_gives_up(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its update is under way when somebody else withdraws its object."""
 
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        place, other = tmp_path / "objects", (await cluster.connect()).log("moved")
+        other = (await cluster.connect()).log("moved")
         write, monitor = LogNodes.write, list[Attempt]()
 
         async def slow(self: LogNodes, chain: Any, version: int) -> int:
@@ -427,28 +428,30 @@ def test_a_withdrawn_offloader_gives_up(tmp_path: Path, monkeypatch: pytest.Monk
             return await write(self, chain, version)
 
         monkeypatch.setattr(LogNodes, "write", slow)
-        done = await log.offload(str(place), keep=3, grace=AT_ONCE)
+        done = await log.offload(objects.to, keep=3, grace=AT_ONCE)
         assert len(done.ledgers) == 1 and monitor[0].ledger not in done.ledgers
-        assert monitor[0].name not in files(place) and await contents(log) == ENTRIES
+        assert monitor[0].name not in objects.objects() and await contents(log) == ENTRIES
 
     run(tmp_path, test)
 
 
-def test_a_withdrawal_that_comes_too_late_keeps_the_object(tmp_path: Path) -> None:
+def test_a_withdrawal_that_comes_too_late_keeps_the_object(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        await log.offload(str(tmp_path / "objects"), keep=4, grace=AT_ONCE)
+        await log.offload(objects.to, keep=4, grace=AT_ONCE)
         nodes = LogNodes(log.store.metadata, "moved")
         (attempt,) = await nodes.attempts()
         assert not await Offloads(log.store, nodes)._withdraw(attempt)
         assert await contents(log) == ENTRIES
         await log.trim(keep=4)
-        assert files(tmp_path / "objects") == set()
+        assert objects.objects() == set()
 
     run(tmp_path, test)
 
 
-def test_an_update_that_is_refused_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_is_refused_is_tried_again(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         write, refused = LogNodes.write, [BadVersionError("changed")]
@@ -459,13 +462,13 @@ def test_an_update_that_is_refused_is_tried_again(tmp_path: Path, monkeypatch: p
             return await write(self, chain, version)
 
         monkeypatch.setattr(LogNodes, "write", refusing)
-        assert len((await log.offload(str(tmp_path / "objects"), keep=4)).ledgers) == 1
+        assert len((await log.offload(objects.to, keep=4)).ledgers) == 1
 
     run(tmp_path, test)
 
 
 def test_an_object_that_is_not_what_was_written_never_gets_into_the_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = layout.put
 
@@ -476,8 +479,8 @@ def test_an_object_that_is_not_what_was_written_never_gets_into_the_list(
         log = await filled(cluster)
         monkeypatch.setattr(layout, "put", damages)
         with pytest.raises(SystemFailure, match=r"\.entries is not what was written"):
-            await log.offload(str(tmp_path / "objects"), grace=AT_ONCE)
-        assert (await log.chain()).offloads == () and files(tmp_path / "objects") == set()
+            await log.offload(objects.to, grace=AT_ONCE)
+        assert (await log.chain()).offloads == () and objects.objects() == set()
         assert await contents(log) == ENTRIES
 
     run(tmp_path, test)
@@ -486,7 +489,7 @@ def test_an_object_that_is_not_what_was_written_never_gets_into_the_list(
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_password_in_the_url_is_refused(tmp_path: Path) -> None:
+def test_a_password_in_the_url_is_refused(tmp_path: Path, objects: ObjectStore) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
         with pytest.raises(OptionError, match="the URL of the object store has a password"):
@@ -494,10 +497,8 @@ def test_a_password_in_the_url_is_refused(tmp_path: Path) -> None:
         wrongs: list[dict[str, Any]] = [{"before": 3, "keep": 1}, {"keep": 0}]
         for wrong in wrongs:
             with pytest.raises(OptionError):
-                await log.offload(str(tmp_path / "objects"), **wrong)
-        assert await log.offload(str(tmp_path / "objects"), keep=timedelta(hours=1)) == offload.Offloaded(
-            (), 0, 0, (), 0
-        )
+                await log.offload(objects.to, **wrong)
+        assert await log.offload(objects.to, keep=timedelta(hours=1)) == offload.Offloaded((), 0, 0, (), 0)
 
     run(tmp_path, test)
 
@@ -510,7 +511,9 @@ def test_options_of_a_url_stay_at_its_end(tmp_path: Path) -> None:
     assert open_storage(tmp_path).below("a").place == str(tmp_path / "a")
 
 
-def test_an_offloader_whose_record_is_withdrawn_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offloader_whose_record_is_withdrawn_gives_up(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who withdrew it ended before it raised the version of the list."""
 
     async def test(cluster: Standing) -> None:
@@ -521,30 +524,33 @@ def test_an_offloader_whose_record_is_withdrawn_gives_up(tmp_path: Path, monkeyp
             return await create(self, attempt._replace(withdrawn=True))
 
         monkeypatch.setattr(LogNodes, "create_attempt", withdrawn)
-        assert (await log.offload(str(tmp_path / "objects"))).ledgers == ()
-        assert (await log.chain()).offloads == () and files(tmp_path / "objects") == set()
+        assert (await log.offload(objects.to)).ledgers == ()
+        assert (await log.chain()).offloads == () and objects.objects() == set()
 
     run(tmp_path, test)
 
 
 def test_an_object_that_is_begun_during_the_look_for_strays_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(cluster: Standing) -> None:
         log = await filled(cluster)
-        place, attempts = tmp_path / "objects", LogNodes.attempts
-        await log.offload(str(place), keep=4)
-        (folder,) = {path.parent for path in place.glob("*/*/*")}
+        attempts, begun = LogNodes.attempts, set[str]()
+        await log.offload(objects.to, keep=4)
+        (folder,) = {path.rsplit("/", 2)[0] for path in objects.paths()}
 
         async def then_begins(self: LogNodes) -> list[Attempt]:
             found = await attempts(self)
-            await self.create_attempt(Attempt(9, 9, str(folder / "9-9"), 0))
-            (folder / "9-9").mkdir()
-            (folder / "9-9" / "file").write_bytes(b"x")
+            name = f"9-{len(begun)}"
+            await self.create_attempt(
+                Attempt(9, len(begun), open_storage(objects.to).below(f"{folder}/{name}").place, 0)
+            )
+            objects.write(f"{folder}/{name}/file", b"x")
+            begun.add(name)
             return found
 
         monkeypatch.setattr(LogNodes, "attempts", then_begins)
-        await Offloads(log.store, LogNodes(log.store.metadata, "moved")).remove_orphans(str(place))
-        assert "9-9" in files(place)
+        await Offloads(log.store, LogNodes(log.store.metadata, "moved")).remove_orphans(objects.to)
+        assert len(begun) > 1 and begun <= objects.objects()
 
     run(tmp_path, test)

@@ -123,11 +123,15 @@ class Storage:
         except unless:
             raise
         except self.refusals as error:
-            raise SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} cannot be {verb}: {reason(error)}") from None
+            raise SystemFailure(f"{self.where(name)} cannot be {verb}: {reason(error)}") from None
 
     def below(self, name: str) -> Storage:
         """The storage of a folder in this one."""
         return open_storage(f"{self.place}/{name}")
+
+    def where(self, name: str = "") -> str:
+        """The folder, or a file in it, as messages name it."""
+        return f"{self.place}/{name}".rstrip("/")
 
     def arrow(self) -> tuple[Any, str]:
         """PyArrow's file system, and the path of the folder in it."""
@@ -176,7 +180,7 @@ class Storage:
         with self._failing_as("read", name):
             held = np.fromfile(os.path.join(self.place, name), dtype, count, offset=offset)
         if len(held) < count:
-            raise SystemFailure(f"{self.place}/{name} is truncated")
+            raise SystemFailure(f"{self.where(name)} is truncated")
         return held
 
     def load(self, name: str) -> bytes | None:
@@ -256,6 +260,10 @@ class Remote(Storage):
         place, mark, options = self.place.partition("?")
         return open_storage(f"{place.rstrip('/')}/{name}{mark}{options}")
 
+    def where(self, name: str = "") -> str:
+        """Without the options of the URL."""
+        return f"{self.place.partition('?')[0].rstrip('/')}/{name}".rstrip("/")
+
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
 
@@ -285,7 +293,7 @@ class Remote(Storage):
         with self._failing_as("read", name), self.files.open_input_file(self._path(name)) as file:
             held = file.read_at(size, offset)
         if len(held) < size:
-            raise SystemFailure(f"{self.place}/{name} is truncated")
+            raise SystemFailure(f"{self.where(name)} is truncated")
         # Compiled loops require writable arrays.
         return np.frombuffer(bytearray(held), dtype)
 

@@ -254,7 +254,10 @@ class LogNodes:
     # -- offloaded ledgers ---------------------------------------------------------------------------------------------
 
     async def create_attempt(self, attempt: Attempt) -> bool:
-        """Record an object that is about to be written; return False if there is such a record."""
+        """Record an object that is about to be written; return False if there is such a record. Raises
+        :class:`NoSuchLogError`.
+        """
+        await self.find()  # creates no node for a log that does not exist
         data = _ATTEMPT.pack(attempt.since, attempt.withdrawn) + attempt.place.encode()
         return await self.client.create_node(f"{self.path}/{OBJECTS}/{attempt.name}", data) is not None
 

@@ -18,6 +18,7 @@ from fencepost.ledger.archive.layout import Chunk, Manifest
 from fencepost.ledger.client.reading import EntryBatch
 from fencepost.ledger.entries import Digests
 from fencepost.ledger.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, UnauthorizedAccessError
+from fencepost.log import offload_rules
 from fencepost.log.metadata import LogNodes
 
 _SECRET = re.compile(r"[a-z][a-z0-9+.-]+://[^/?]*:[^/?]*@")
@@ -49,6 +50,8 @@ class ObjectReader:
     def __init__(self, storage: Storage, manifest: Manifest, password: bytes) -> None:
         self.id = manifest.ledger
         """The ledger."""
+        self.metadata = manifest.metadata
+        """Its metadata. A chunk takes the place of a fragment, and has no bookies."""
         self._storage = storage
         self._manifest = manifest
         self._digests = Digests(manifest.digests, password)
@@ -84,7 +87,26 @@ class ObjectReader:
             if first <= chunk.last and chunk.first <= last:
                 whole = await self._read(chunk)
                 start, stop = max(first, chunk.first) - chunk.first, min(last, chunk.last) + 1 - chunk.first
-                yield EntryBatch(chunk.first + start, whole.data, whole.offsets[start : stop + 1])
+                assert whole.lacs is not None and whole.lengths is not None
+                yield EntryBatch(
+                    chunk.first + start,
+                    whole.data,
+                    whole.offsets[start : stop + 1],
+                    whole.lacs[start:stop],
+                    whole.lengths[start:stop],
+                )
+
+    def length_before(self, entry_id: int) -> int:
+        """The bytes of data before an entry. Where no chunk begins, it is estimated: only the manifest is read."""
+        overhead = layout.PER_ENTRY + self._digests.size
+        before = 0
+        for chunk in self._manifest.chunks:
+            count = chunk.last + 1 - chunk.first
+            length = chunk.size - len(layout.MAGIC) - count * overhead
+            if entry_id <= chunk.last:
+                return before + length * (entry_id - chunk.first) // count
+            before += length
+        return before
 
     async def _read(self, chunk: Chunk) -> EntryBatch:
         if self._chunk is None or self._chunk[0] is not chunk:
@@ -93,14 +115,29 @@ class ObjectReader:
 
     def _opened(self, chunk: Chunk) -> EntryBatch:
         """The data of a chunk's entries, whose digests are right."""
-        offsets, parts = array("q", (0,)), []
+        offsets, lacs, lengths, parts = array("q", (0,)), array("q"), array("q"), []
         for entry_id, body in layout.read_chunk(self._storage, chunk):
             entry = self._digests.open_entry(body, self.id, entry_id)
             if entry is None:
-                raise DigestMismatchError(f"entry {entry_id} of ledger {self.id} in {self._storage.place} is damaged")
+                raise DigestMismatchError(f"entry {entry_id} of ledger {self.id} in {self._storage.where()} is damaged")
             parts.append(entry.data)
             offsets.append(offsets[-1] + len(entry.data))
-        return EntryBatch(chunk.first, memoryview(b"".join(parts)), memoryview(offsets))
+            lacs.append(entry.lac)
+            lengths.append(entry.length)
+        data = memoryview(b"".join(parts))
+        return EntryBatch(chunk.first, data, memoryview(offsets), memoryview(lacs), memoryview(lengths))
+
+
+async def object_of(nodes: LogNodes, ledger: int, password: bytes) -> ObjectReader | None:
+    """Open the object of a ledger that bookies could not give; None if the list of the log does not name one. Raises as
+    :func:`open_object`.
+    """
+    chain, _ = await nodes.read()
+    attempt = chain.attempt_of(ledger)
+    if offload_rules.is_lost(None, attempt):
+        return None
+    assert attempt is not None
+    return await open_object(nodes, ledger, attempt, password)
 
 
 async def open_object(nodes: LogNodes, ledger: int, number: int, password: bytes) -> ObjectReader:
@@ -124,7 +161,7 @@ def manifest_in(storage: Storage, ledger: int) -> Manifest:
     name = layout.manifest_name(ledger)
     found = layout.load(storage, name, Manifest)
     if found is None:
-        raise SystemFailure(f"{storage.place}/{name} is missing: ledger {ledger} was offloaded there")
+        raise SystemFailure(f"{storage.where(name)} is missing: ledger {ledger} was offloaded there")
     if found[0].problem or found[0].ledger != ledger:
-        raise SystemFailure(f"{storage.place}/{name} contradicts itself: {found[0].problem or found[0].ledger}")
+        raise SystemFailure(f"{storage.where(name)} contradicts itself: {found[0].problem or found[0].ledger}")
     return found[0]

@@ -16,16 +16,18 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.errors import FencepostError, SystemFailure
+from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.files.storage import Storage, reason, sync_folder
 from fencepost.ledger.archive import layout
 from fencepost.ledger.archive.exporting import CHUNK, Report, copy
 from fencepost.ledger.archive.layout import Chunks, Manifest
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import BadVersionError, NoSuchLedgerError, ReadError
+from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.log import offload_rules as rules
-from fencepost.log.errors import LogFormatError, LogFullError
+from fencepost.log.chain import Chain
+from fencepost.log.errors import LogFormatError, LogFullError, NoSuchLogError
 from fencepost.log.metadata import Attempt, LogNodes
 from fencepost.log.objects import manifest_in, object_store
 
@@ -101,7 +103,7 @@ class Offloads:
             await asyncio.to_thread(layout.put, storage, layout.manifest_name(ledger), layout.encoded(written))
             await asyncio.to_thread(_verify, storage, written)
             is_named = await self._name(attempt)
-        except (SystemFailure, ReadError, LogFullError):  # after other errors the list may name it
+        except (SystemFailure, ReadError, LogFullError, NoSuchLogError):  # after other errors the list may name it
             is_wanted = await self._may_name(attempt)  # its object may have been removed while it was written
             with suppress(FencepostError):  # a later offload removes it
                 await self._remove(attempt)
@@ -135,7 +137,10 @@ class Offloads:
 
     async def _may_name(self, attempt: Attempt) -> bool:
         """Whether the list may name an object, as far as is known."""
-        chain, _ = await self._nodes.read()
+        try:
+            chain, _ = await self._nodes.read()
+        except NoSuchLogError:
+            return False
         is_in_log, named = chain.index(attempt.ledger) is not None, chain.attempt_of(attempt.ledger)
         return rules.may_name(is_in_log, named, await self._noted(attempt))
 
@@ -152,17 +157,28 @@ class Offloads:
         chain, _ = await self._nodes.read()
         old = [each.ledger for each in chain.offloads if each.since <= before]
         gone = {*await self._store.metadata.missing(old)}
-        return [each for each in old if each not in gone and rules.may_delete_ledger(chain.attempt_of(each))]
+        left = [each for each in old if each not in gone and rules.may_delete_ledger(chain.attempt_of(each))]
+        for each in left:
+            await self._look_at(each, chain)
+        return left
+
+    async def _look_at(self, ledger: int, chain: Chain) -> None:
+        """Raise :class:`fencepost.SystemFailure` if the object of a ledger is not there with all its bytes."""
+        number = chain.attempt_of(ledger)
+        assert number is not None
+        attempt = await self._nodes.attempt(ledger, number)
+        if attempt is None:  # the ledger was trimmed
+            return
+        try:
+            await asyncio.to_thread(_measure, object_store(attempt.place), ledger)
+        except SystemFailure as error:
+            raise SystemFailure(f"{error}. The bookies keep ledger {ledger}: bring the object back") from None
 
     async def remove_orphans(self, to: str | None = None) -> int:
         """Remove objects that the list does not name and will not name: of trimmed ledgers, of attempts that others
         preceded, and of those that ended before their time. Returns their number. ``to``: look in this object store for
         objects of this log without a record, too.
         """
-        folder, names = None, list[str]()
-        if to is not None:
-            folder = object_store(to).below(f"{await self._store.metadata.instance_id()}/{self._nodes.name}")
-            names = await asyncio.to_thread(folder.names)  # before the records are read
         attempts = await self._nodes.attempts()
         chain, _ = await self._nodes.read()
         count = 0
@@ -173,12 +189,16 @@ class Offloads:
                 count += 1
             elif named is None and clock() - each.since > ABANDONED:
                 count += await self._withdraw(each)
-        kept = {each.name for each in attempts}
-        for name in names:
-            if folder is not None and name not in kept and _OBJECT.fullmatch(name):
-                await asyncio.to_thread(folder.below(name).delete)
-                count += 1
+        if to is not None:
+            folder = object_store(to).below(f"{await self._store.metadata.instance_id()}/{self._nodes.name}")
+            count += await self._remove_strays(folder)
         return count
+
+    async def _remove_strays(self, folder: Storage) -> int:
+        found = await strays(folder, self._nodes)
+        for name in found:
+            await asyncio.to_thread(folder.below(name).delete)
+        return len(found)
 
     async def _withdraw(self, attempt: Attempt) -> bool:
         """Remove the object of an attempt, unless the list names it by now. Its process may still be at work."""
@@ -195,13 +215,49 @@ class Offloads:
 
     async def remove_all(self) -> None:
         """Remove all objects of a log that is about to be deleted."""
-        for each in await self._nodes.attempts():
+        attempts = await self._nodes.attempts()
+        for folder in {_folder_of(each) for each in attempts}:
+            await self._remove_strays(object_store(folder))
+        for each in attempts:
             await self._remove(each)
 
     async def _remove(self, attempt: Attempt) -> None:
         """Remove an object, and then its record."""
         await asyncio.to_thread(object_store(attempt.place).delete)
         await self._nodes.delete_attempt(attempt)
+
+
+async def strays(folder: Storage, nodes: LogNodes) -> list[str]:
+    """The names of objects without a record in the folder of a log, in order. There may be no such log any more. Raises
+    :class:`fencepost.SystemFailure`.
+    """
+    names = await asyncio.to_thread(folder.names)  # before the records are read
+    kept = {each.name for each in await nodes.attempts()}
+    return sorted(name for name in names if name not in kept and _OBJECT.fullmatch(name))
+
+
+async def orphans(client: MetadataClient, to: str, remove: bool = False) -> list[str]:
+    """The objects of this cluster in an object store that no log has a record of, each as ``LOG/LEDGER-NUMBER``: what a
+    log left that was deleted while an offloader was at work, and strays of logs that exist. ``remove``: remove them.
+
+    Raises :class:`fencepost.OptionError`, and :class:`fencepost.SystemFailure` for the object store.
+    """
+    folder = object_store(to).below(await client.instance_id())
+    found = []
+    for log in sorted(await asyncio.to_thread(folder.names)):
+        with suppress(OptionError):  # a folder whose name is none of a log is not ours
+            nodes = LogNodes(client, log)
+            for name in await strays(folder.below(log), nodes):
+                if remove:
+                    await asyncio.to_thread(folder.below(f"{log}/{name}").delete)
+                found.append(f"{log}/{name}")
+    return found
+
+
+def _folder_of(attempt: Attempt) -> str:
+    """The folder of the log that an attempt's object is in."""
+    place, mark, options = attempt.place.partition("?")
+    return f"{place.removesuffix(f'/{attempt.name}')}{mark}{options}"
 
 
 def clock() -> int:
@@ -220,10 +276,20 @@ def _create(storage: Storage) -> None:
                 raise SystemFailure(f"{folder} cannot be synced: {reason(error)}") from None
 
 
+def _measure(storage: Storage, ledger: int) -> None:
+    """Raise :class:`fencepost.SystemFailure` if an object lacks its manifest, or bytes of a chunk."""
+    sizes = storage.sizes()
+    for chunk in manifest_in(storage, ledger).chunks:
+        if sizes.get(chunk.name) != chunk.size:
+            raise SystemFailure(
+                f"{storage.where(chunk.name)} has {sizes.get(chunk.name, 0):,} bytes, and {chunk.size:,} were written"
+            )
+
+
 def _verify(storage: Storage, written: Manifest) -> None:
     """Read an object back. Raises :class:`fencepost.SystemFailure` if it is not what was written."""
     if manifest_in(storage, written.ledger) != written:
-        raise SystemFailure(f"{storage.place} has another manifest than was written")
+        raise SystemFailure(f"{storage.where()} has another manifest than was written")
     for chunk in written.chunks:
         if storage.digest(chunk.name) != chunk.digest:
-            raise SystemFailure(f"{storage.place}/{chunk.name} is not what was written")
+            raise SystemFailure(f"{storage.where(chunk.name)} is not what was written")

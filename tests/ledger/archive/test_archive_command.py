@@ -9,10 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import patience
 import pytest
 from ledger.processes import SOURCE, cluster, typed
+from object_stores import ObjectStore
+
+if TYPE_CHECKING:
+    from s3_server import S3Server
 
 ENTRIES = 5_000
 LINES = b"".join(b"%d\n" % number for number in range(ENTRIES))
@@ -76,3 +81,32 @@ def test_what_is_typed_wrong(uris: tuple[str, str], tmp_path: Path) -> None:
     assert "has no complete export" in command(one, "import", str(tmp_path), code=153)
     assert "there is no ledger 999" in command(one, "export", "999", str(tmp_path / "x"), code=1)
     assert "cannot be reached" in command(one, "import", "nothing://there", code=153)
+
+
+def test_ledgers_go_through_an_s3_server(uris: tuple[str, str], s3: S3Server, tmp_path: Path) -> None:
+    """The server fails first, and then it has an object with another byte, a shorter one, and none."""
+    one, other = uris
+    numbers = ("--new-ids", str(tmp_path / "numbers"))
+    export = ObjectStore(s3.url("exported"))
+    ledger = command(one, "create").strip()
+    command(one, "append", ledger, given=LINES)
+    s3.fail("error", after=2)
+    said = command(one, "export", ledger, export.to, code=153)
+    assert said.startswith("fencepost: s3://archive/exported/ledger-") and said.count("\n") == 1, said
+    s3.work()
+    assert "export.json is missing; export to its end first" in command(other, "import", export.to, *numbers, code=153)
+    assert f"ledger {ledger}: {ENTRIES:,} entries" in command(one, "export", ledger, export.to)
+    chunks = [path for path in export.paths() if path.endswith(".entries")]
+    assert "export.json" in export.paths()
+    whole = export.read(chunks[0])
+    for damaged, says in (
+        (whole[:-1] + bytes([whole[-1] ^ 1]), "is damaged"),
+        (whole[:-1], "bytes, and"),
+        (None, "is missing"),
+    ):
+        export.put(chunks[0], damaged)
+        assert says in command(other, "import", export.to, *numbers, code=153)
+    export.write(chunks[0], whole)
+    moved = json.loads(command(other, "import", export.to, *numbers, "--json"))
+    assert moved["entries"] == ENTRIES
+    assert command(other, "read", str(moved["number"])).encode() == LINES

@@ -31,6 +31,7 @@ from fencepost.log.cursors import Acknowledged
 from fencepost.log.errors import NoSuchLogError
 from fencepost.log.log import GRACE, Log, LogView
 from fencepost.log.metadata import names
+from fencepost.log.offload import orphans
 from fencepost.log.reader import LogEntry
 from fencepost.text import units
 from fencepost.text.numbers import plural
@@ -151,6 +152,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         units.seconds,
         GRACE.total_seconds(),
     )
+    finding = commands.add_parser(
+        "orphans",
+        help="list objects of an object store that no log of this cluster needs",
+        description="list objects of an object store that no log of this cluster needs: what a log left that was"
+        " deleted while it was offloaded",
+        allow_abbrev=False,
+    )
+    client_options(finding, "")
+    option(finding, "--to URL", "the folder that was given to offload", required=True)
+    option(finding, "--remove", "remove them")
     action("seal", "seal a log: no writer can append to it any more")
     deleting = action("delete", "delete a log permanently, with its ledgers and its cursors")
     yes_option(deleting)
@@ -412,6 +423,14 @@ async def _offload(store: Client, args: argparse.Namespace) -> None:
         f"log {args.log}: {plural(len(done.ledgers), 'ledger')} copied to the object store,"
         f" {plural(len(done.deleted), 'ledger')} deleted from the bookies{removed}",
     )
+
+
+async def _orphans(store: Client, args: argparse.Namespace) -> None:
+    found = await orphans(store.metadata, args.to, args.remove)
+    for name in found:
+        say(args, {"object": name, "removed": args.remove}, name)
+    if not args.json:
+        say(args, {}, f"{plural(len(found), 'object')} {'removed' if args.remove else 'that no log needs'}")
 
 
 async def _seal(store: Client, args: argparse.Namespace) -> None:

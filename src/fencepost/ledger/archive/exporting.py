@@ -63,11 +63,11 @@ async def export(
         await asyncio.to_thread(target.create)
     sizes = await asyncio.to_thread(target.sizes)
     if (strange := layout.stranger(sizes)) is not None:
-        raise SystemFailure(f"{target.place} is no folder of exports, it has {strange}: name another one")
+        raise SystemFailure(f"{target.where()} is no folder of exports, it has {strange}: name another one")
     found = await asyncio.to_thread(layout.load, target, INDEX, Index)
     known = {} if found is None else found[0].ledgers
     if found is not None and found[0].cluster != cluster:
-        raise SystemFailure(f"{target.place} has an export of the cluster {found[0].cluster}, and this is {cluster}")
+        raise SystemFailure(f"{target.where()} has an export of the cluster {found[0].cluster}, and this is {cluster}")
     ledgers = [*dict.fromkeys(ledgers)]
     closed = {ledger: await _closed(store, ledger, recover) for ledger in ledgers}
     moved: list[Moved] = []

@@ -49,16 +49,16 @@ def ledgers_in(source: Storage, wanted: Collection[int] = ()) -> dict[int, tuple
     """
     found = layout.load(source, INDEX, Index)
     if found is None:
-        raise SystemFailure(f"{source.place} has no complete export: {INDEX} is missing; export to its end first")
+        raise SystemFailure(f"{source.where()} has no complete export: {INDEX} is missing; export to its end first")
     index, sizes = found[0], source.sizes()
     if missing := sorted({*wanted} - index.ledgers.keys()):
-        raise OptionError(f"{source.place} does not have ledger {missing[0]}")
+        raise OptionError(f"{source.where()} does not have ledger {missing[0]}")
     manifests = {}
     for ledger, digest in index.ledgers.items():
         if wanted and ledger not in wanted:
             continue
         name = layout.manifest_name(ledger)
-        where, of_ledger = f"{source.place}/{name}", layout.load(source, name, Manifest)
+        where, of_ledger = f"{source.where(name)}", layout.load(source, name, Manifest)
         if of_ledger is None:
             raise SystemFailure(f"{where} is missing")
         manifest, own = of_ledger
@@ -71,7 +71,7 @@ def ledgers_in(source: Storage, wanted: Collection[int] = ()) -> dict[int, tuple
                 says = (
                     f"has {sizes[chunk.name]:,} bytes, and {chunk.size:,}" if chunk.name in sizes else "is missing, and"
                 )
-                raise SystemFailure(f"{source.place}/{chunk.name} {says} were written")
+                raise SystemFailure(f"{source.where(chunk.name)} {says} were written")
         manifests[ledger] = of_ledger
     return manifests
 
@@ -240,8 +240,8 @@ class _Import:
         entry = self._digests.open_entry(body, self.manifest.ledger, entry_id)
         if entry is None:
             raise SystemFailure(
-                f"{self.source.place} has another entry than {entry_id} of ledger {self.manifest.ledger}, or its digest"
-                " is wrong"
+                f"{self.source.where()} has another entry than {entry_id} of ledger {self.manifest.ledger}, or its"
+                " digest is wrong"
             )
         return entry
 
@@ -299,13 +299,13 @@ async def new_numbers(
             kept = msgspec.json.decode(content, type=dict[str, Any])
             if kept["cluster"] != cluster:
                 raise SystemFailure(
-                    f"{folder.place}/{name} is of imports into the cluster {kept['cluster']}, not {cluster}"
+                    f"{folder.where(name)} is of imports into the cluster {kept['cluster']}, not {cluster}"
                 )
             if any(kept["exported"].get(ledger, digest) != digest for ledger, digest in exported.items()):
-                raise SystemFailure(f"{folder.place}/{name} is of imports from another export")
+                raise SystemFailure(f"{folder.where(name)} is of imports from another export")
             {int(old): int(new) for old, new in kept["ledgers"].items()}
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SystemFailure(f"{folder.place}/{name} is no file of new numbers: {error}") from error
+            raise SystemFailure(f"{folder.where(name)} is no file of new numbers: {error}") from error
     for ledger in ledgers:
         if str(ledger) not in kept["ledgers"]:
             kept["ledgers"][str(ledger)] = await _free_number(store)

@@ -24,12 +24,15 @@ from fencepost.errors import SystemFailure
 from fencepost.files.digest import digest, is_sealed, sealed
 from fencepost.files.folders import OsFiles, replace
 from fencepost.files.storage import Storage, reason
+from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import DigestType, LedgerMetadata, LedgerStatus
 
 MAGIC = b"FPENTRY1"
 INDEX = "export.json"
 FORMAT = 1
 _LENGTH = struct.Struct(">I")
+PER_ENTRY = _LENGTH.size + 32
+"""The bytes of a chunk for each entry, besides its digest and its data: its length and its header."""
 _OURS = re.compile(r"(export\.json|ledger-\d+(\.json|-\d{20}\.entries))(\.new)?")
 
 
@@ -80,6 +83,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             and metadata.digest_type is self.digests
             and dict(metadata.custom_metadata) == dict(self.custom_metadata)
             and all(getattr(metadata, name) == getattr(self, name) for name in names)
+        )
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """Metadata of the ledger, in which each chunk is a fragment without bookies."""
+        same = {name: getattr(self, name) for name in _SAME}
+        return LedgerMetadata(
+            fragments=tuple(Fragment(chunk.first, ()) for chunk in self.chunks) or (Fragment(0, ()),),
+            status=LedgerStatus.CLOSED,
+            digest_type=self.digests,
+            **same,
         )
 
     @property
@@ -144,7 +158,7 @@ def put(storage: Storage, name: str, content: bytes) -> None:
     try:
         replace(OsFiles(storage.place), name, content)
     except OSError as error:
-        raise SystemFailure(f"{storage.place}/{name} cannot be written: {reason(error)}") from error
+        raise SystemFailure(f"{storage.where(name)} cannot be written: {reason(error)}") from error
 
 
 def encoded(document: Manifest | Index) -> bytes:
@@ -160,7 +174,7 @@ def load(storage: Storage, name: str, kind: type[S]) -> tuple[S, str] | None:
     content = storage.load(name)
     if content is None:
         return None
-    where = f"{storage.place}/{name}"
+    where = storage.where(name)
     if not content.endswith(b"\n") or not is_sealed(content[:-1]):
         raise SystemFailure(f"{where} is damaged: it is not what was written")
     try:
@@ -218,7 +232,7 @@ def read_chunk(storage: Storage, chunk: Chunk) -> Iterator[tuple[int, bytes]]:
     """The entries of a chunk, each with its id. Raises :class:`fencepost.SystemFailure` before the first one if any
     byte is not what was written.
     """
-    where, content = f"{storage.place}/{chunk.name}", storage.load(chunk.name)
+    where, content = storage.where(chunk.name), storage.load(chunk.name)
     if content is None:
         raise SystemFailure(f"{where} is missing")
     if len(content) != chunk.size:

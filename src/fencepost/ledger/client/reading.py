@@ -74,7 +74,7 @@ class EntryBatch(Sequence[bytes]):
         return bytes(self.data[self.offsets[at] : self.offsets[at + 1]])
 
     def __iter__(self) -> Iterator[bytes]:
-        data, start = self.data, 0
+        data, start = self.data, self.offsets[0]  # not 0 where entries before these were left out
         for stop in self.offsets[1:].tolist():
             yield bytes(data[start:stop])
             start = stop

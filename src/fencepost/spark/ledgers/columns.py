@@ -76,7 +76,7 @@ class Rows:
         fragment = fragment_of(metadata.fragments, batch.first)
         if field.name == "fragment":
             return _numbers(np.full(count, fragment.first_entry_id, np.int64))
-        if field.name == "bookies":
+        if field.name == "bookies" and fragment.ensemble:
             size, quorum = len(fragment.ensemble), metadata.write_quorum
             positions = (
                 np.arange(quorum)

@@ -10,7 +10,7 @@ import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.ledger.client.client import LedgerClient
-from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError, Refusal
+from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError
 from fencepost.log import log as logs
 from fencepost.log.chain import EARLIEST, Chain, End, Position
 from fencepost.log.cursors import Cursor, acknowledged_of
@@ -180,11 +180,6 @@ class Log:
         try:
             return await self.ledgers.stop_of(ledger)
         except NoSuchLedgerError:
-            if chain.attempt_of(ledger) is not None:
-                raise Refusal(
-                    f"ledger {ledger} of log {self.name} is in an object store, and queries read bookies alone: read it"
-                    " with fencepost log tail, or begin behind it"
-                ) from None
             if self.options.fail_on_data_loss:
                 raise lost(self.nodes.lost(chain, [ledger])) from None
             return 0, True

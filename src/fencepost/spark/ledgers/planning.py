@@ -1,4 +1,6 @@
-"""The driver's part of a read: it looks up the ledgers and their readable entries. It reads only single entries."""
+"""The driver's part of a read: it looks up the ledgers and their readable entries. It reads only single entries, and of
+an object only the manifest.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from typing import Any
 from fencepost.errors import OptionError
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.reader import LedgerReader
-from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError
+from fencepost.ledger.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
 from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
+from fencepost.log.objects import ObjectReader
 from fencepost.spark.ledgers.filters import ANY, Wanted
 from fencepost.spark.ledgers.offsets import Offsets, moved, shares, stop_within
 from fencepost.spark.ledgers.options import Offset, ReadOptions
 from fencepost.spark.ledgers.parts import Range, Span, parts
-from fencepost.spark.ledgers.reading import lost
+from fencepost.spark.ledgers.reading import lost, offloaded
 
 AT_ONCE = 64
 """The most ledgers that are looked up at once."""
@@ -33,6 +36,8 @@ class Ledgers:
         self._readers: dict[int, LedgerReader] = {}
         """Readers of ledgers that were not closed at the last look-up."""
         self._closed: dict[int, LedgerMetadata] = {}
+        self._objects: dict[int, ObjectReader] = {}
+        """Of ledgers that bookies could not give. No chunk of theirs is read."""
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def close(self) -> None:
@@ -101,12 +106,27 @@ class Ledgers:
         if ledger in self._closed:
             return self._closed[ledger]
         if ledger not in self._readers:
-            self._readers[ledger] = await self.store.open_ledger(ledger, password=self.options.password)
+            try:
+                self._readers[ledger] = await self.store.open_ledger(ledger, password=self.options.password)
+            except NoSuchLedgerError:
+                if not await self._is_offloaded(ledger):
+                    raise
+                self._closed[ledger] = self._objects[ledger].metadata
+                return self._closed[ledger]
         metadata = self._readers[ledger].metadata
         if end_of(metadata) is not None:
             await self._readers.pop(ledger).close()
             self._closed[ledger] = metadata
         return metadata
+
+    async def _is_offloaded(self, ledger: int) -> bool:
+        """Whether a ledger that bookies could not give has an object. Opens it."""
+        if ledger not in self._objects:
+            found = await offloaded(self.store, self.options, ledger)
+            if found is None:
+                return False
+            self._objects[ledger] = found
+        return True
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 
@@ -155,20 +175,27 @@ class Ledgers:
         return dict(zip(works, await asyncio.gather(*works.values()), strict=True))
 
     async def length_before(self, ledger: int, entry: int) -> int:
-        """The bytes of data before an entry of a ledger, from the metadata or the previous entry's header."""
+        """The bytes of data before an entry of a ledger, from the metadata or the previous entry's header; of an
+        object, see :meth:`.ObjectReader.length_before`.
+        """
         if entry == 0:
             return 0
         metadata = await self.metadata(ledger)
         if end_of(metadata) == entry - 1:
             return metadata.length
-        async with (
-            self._at_once,
-            self.store.open_ledger(ledger, password=self.options.password, confirmed=entry - 1) as reader,
-        ):
-            async for batch in reader.read_batches(entry - 1, entry - 1):
-                assert batch.lengths is not None, "the entry was read"
-                return int(batch.lengths[0])
-        raise AssertionError("a batch or an error comes")
+        if ledger not in self._objects:
+            try:
+                async with (
+                    self._at_once,
+                    self.store.open_ledger(ledger, password=self.options.password, confirmed=entry - 1) as reader,
+                ):
+                    async for batch in reader.read_batches(entry - 1, entry - 1):
+                        assert batch.lengths is not None, "the entry was read"
+                        return int(batch.lengths[0])
+            except (NoSuchLedgerError, NoSuchEntryError, ReadError):
+                if not await self._is_offloaded(ledger):
+                    raise
+        return self._objects[ledger].length_before(entry)
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 

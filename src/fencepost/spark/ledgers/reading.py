@@ -1,4 +1,6 @@
-"""The executors' part of a read: they read the ranges of a part directly from the bookies."""
+"""The executors' part of a read: they read the ranges of a part directly from the bookies, or from the objects of
+offloaded ledgers.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from fencepost.api.client import SyncClient
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.loops import LOOPS, WORTH
+from fencepost.ledger.client.reader import LedgerReader
 from fencepost.ledger.client.reading import EntryBatch
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, ReadError, StoreError
 from fencepost.ledger.kernels import ready
 from fencepost.ledger.rules.metadata import LedgerMetadata, end_of
+from fencepost.log.metadata import LogNodes
+from fencepost.log.objects import ObjectReader, object_of
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range
 
@@ -83,42 +88,65 @@ async def batches(
     store: LedgerClient, options: ReadOptions, part: Sequence[Range]
 ) -> AsyncIterator[tuple[Range, LedgerMetadata, EntryBatch]]:
     """See :func:`read`."""
+    opened: LedgerReader | ObjectReader | None = None
     for each in part:
+        if not isinstance(opened, ObjectReader) or opened.id != each.ledger:
+            opened = None
         try:
-            async for metadata, batch in _entries(store, options, each):
-                yield each, metadata, batch
+            async for reader, batch in _entries(store, options, each, opened):
+                opened = reader
+                yield each, reader.metadata, batch
         except LOST as error:
             if options.fail_on_data_loss:
                 raise lost(error) from None
 
 
+async def offloaded(store: LedgerClient, options: ReadOptions, ledger: int) -> ObjectReader | None:
+    """Open the object of a ledger that bookies could not give; None if it is not offloaded. Raises as
+    :func:`.open_object`.
+    """
+    if options.log is None:
+        return None
+    return await object_of(LogNodes(store.metadata, options.log), ledger, options.password.encode())
+
+
 async def _entries(
-    store: LedgerClient, options: ReadOptions, wanted: Range
-) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
-    """Read the entries of a range in batches. Other tasks may overload the bookies, so requests are repeated with fewer
+    store: LedgerClient, options: ReadOptions, wanted: Range, opened: ObjectReader | None
+) -> AsyncIterator[tuple[LedgerReader | ObjectReader, EntryBatch]]:
+    """Read the entries of a range in batches, each with its reader: from the ``opened`` object; or from the bookies,
+    and from the object what they cannot give. Other tasks may overload the bookies, so requests are repeated with fewer
     in flight.
     """
     first, last, prefetch = wanted.first, wanted.last, PREFETCH
     failed_at, waits = first, [*WAITS]
+    end: int | None = None
     while first <= last:
+        if opened is not None:
+            async for batch in opened.read_batches(first, last):
+                yield opened, batch
+            return
         opening = store.open_ledger(
             wanted.ledger, password=options.password, prefetch=prefetch, prefetch_bytes=PREFETCH_BYTES, confirmed=last
         )
-        async with opening as reader:
-            try:
-                async for batch in reader.read_batches(first, last):
-                    yield reader.metadata, batch
-                    first += len(batch)
-            except (NoSuchEntryError, DigestMismatchError):
-                if options.fail_on_data_loss:
-                    raise
+        try:
+            async with opening as reader:
                 end = end_of(reader.metadata)
-                last = last if end is None else min(last, end)
-                first += 1  # all before it were read
-            except ReadError:
+                async for batch in reader.read_batches(first, last):
+                    yield reader, batch
+                    first += len(batch)
+        except (*LOST, ReadError) as error:
+            opened = await offloaded(store, options, wanted.ledger)
+            if opened is not None:
+                continue
+            if isinstance(error, ReadError):
                 if first > failed_at:  # slow progress is progress
                     failed_at, waits = first, [*WAITS]
                 if not waits:
                     raise
                 await asyncio.sleep(waits.pop(0))
                 prefetch = max(1, prefetch // 2)
+            elif options.fail_on_data_loss or isinstance(error, NoSuchLedgerError):
+                raise
+            else:
+                last = last if end is None else min(last, end)
+                first += 1  # all before it were read
