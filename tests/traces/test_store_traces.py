@@ -280,6 +280,17 @@ def test_a_copied_entry_that_was_not_synced_counts_if_the_next_life_finds_it(fou
     assert len(list(conformance.steps(later[1]))) == found
 
 
+def test_a_copy_changes_nothing_if_the_entry_has_come_meanwhile() -> None:
+    _, events = traced(1, "calm")
+    add = next(event for event in events if event.action == "bookie_sends_add_confirmed_response")
+    entry = add.parameters["entries"][0][0]
+    copied = {"entries": [[entry, entry]], "lac": entry, "position": 0}
+    copy = Event(add.node, add.incarnation, 1 << 20, "bookie_copies_entry", LEDGER, copied)
+    conformance = StoreConformance(LEDGER, sorted_by_node([*events, copy]))
+    conformance.bind(RunningStore(**conformance.constants()))
+    assert not list(conformance.steps(copy))
+
+
 def test_what_a_bookie_still_has_is_what_it_copied_last() -> None:
     _, events = traced(1, "calm")
     node = next(event.node for event in events if event.action == "bookie_sends_add_confirmed_response")

@@ -154,6 +154,8 @@ class StoreConformance(Conformance):
         self.added_last: dict[tuple[str, int], int] = {}
         self.added_again: set[tuple[str, int, int]] = set()
         """Entries that a bookie has added or copied in a later incarnation too, by node, id and that."""
+        self.copied_late: set[tuple[str, int, int, int]] = set()
+        """Entries that a bookie has copied although a client had added them meanwhile, by event and id."""
         self.outlived: set[tuple[str, int, int]] = set()
         """Entries that a bookie has added in one incarnation, by node, id and that, and sent in a later one without
         having added or copied them again.
@@ -230,8 +232,11 @@ class StoreConformance(Conformance):
             return
         if event.action in ("bookie_sends_add_confirmed_response", "bookie_copies_entry"):
             for entry_id in _entries(event):
-                if self.added_last.get((event.node, entry_id), event.incarnation) < event.incarnation:
+                before = self.added_last.get((event.node, entry_id), 0)
+                if 0 < before < event.incarnation:
                     self.added_again.add((event.node, entry_id, event.incarnation))
+                elif before == event.incarnation and event.action == "bookie_copies_entry":
+                    self.copied_late.add((*event.place, entry_id))
                 self.added_last[event.node, entry_id] = event.incarnation
         elif event.action == "bookie_sends_read_response" and parameters["code"] == "OK":
             for entry_id in _entries(event):
@@ -761,6 +766,8 @@ class StoreConformance(Conformance):
         is_durable = self._was_durable(event)
         survived = set() if is_durable else {*_ids(self._survived(event)["entries"])}
         for entry_id in _entries(event):
+            if (*event.place, entry_id) in self.copied_late:
+                continue
             if is_durable or entry_id in survived or self._is_left(event, entry_id):
                 yield Step("bookie_copies_entry", (("b", self.b[event.node]),), (entry_id + 1,))
 
