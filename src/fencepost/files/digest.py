@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 from typing import Any
 
 Digest = Any
@@ -37,3 +38,22 @@ def is_sealed(content: bytes) -> bool:
     """Whether a file's content is byte for byte a result of :func:`sealed`."""
     seal = _SEAL.search(content)
     return seal is not None and digest(content[: seal.start()] + b"}") == seal[1].decode()
+
+
+def with_digest(content: bytes) -> bytes:
+    """Bytes of any kind, followed by their own digest."""
+    return content + bytes.fromhex(digest(content))
+
+
+def without_digest(content: bytes) -> bytes | None:
+    """What :func:`with_digest` was given; None if the content is no result of it."""
+    before = content[: -running().digest_size]
+    return before if with_digest(before) == content else None
+
+
+def intact(path: str | Path) -> bool:
+    """Whether a file can be read, and its content is a result of :func:`with_digest`."""
+    try:
+        return without_digest(Path(path).read_bytes()) is not None
+    except OSError:
+        return False

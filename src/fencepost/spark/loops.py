@@ -23,8 +23,9 @@ from fencepost.checker.compiler.encoding import (
     span_first,
 )
 from fencepost.checker.compiler.instructions import load, store
-from fencepost.checker.compiler.native import RESOLVED, entry_of, inner, njit, resolve
+from fencepost.checker.compiler.native import RESOLVED, entry_of, resolve
 from fencepost.checker.engines import kernel
+from fencepost.files.loops import inner, njit
 
 
 @njit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fencepost.checker.compiler.native import inner, njit
+from fencepost.files.loops import inner, njit
 
 
 @inner

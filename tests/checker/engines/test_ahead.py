@@ -22,6 +22,7 @@ import fencepost
 from fencepost.checker.compiler import canonical, native
 from fencepost.checker.engines import ahead, kernel, recording, walks, warm
 from fencepost.checker.engines.ahead import GRAPH, PARTS, SEARCH, STEPS, TABLES, Ahead, Cache, needed
+from fencepost.files.digest import with_digest
 from fencepost.semantics import Stepper
 
 CHECKING = import_module("fencepost.api.check")
@@ -109,19 +110,25 @@ def test_a_search_needs_the_parts_of_what_it_judges() -> None:
 
 
 class Loop:
-    """A loop that counts how often it is compiled."""
+    """A loop that counts how often it is compiled, into two files."""
 
     times = 0
 
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+
     def compile(self, types: tuple[Any, ...]) -> None:
         self.times += 1
+        for file in self.files:
+            file.write_bytes(with_digest(b"a compiled loop"))
 
 
 @pytest.fixture
 def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
-    loop = Loop()
+    loop = Loop([tmp_path / "loops/kernel.loop.nbi", tmp_path / "loops/kernel.loop.1.nbc"])
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(warm, "calls", lambda part: [(loop, (0,))])
+    monkeypatch.setattr(warm, "files_of", lambda loop, types: loop.files)
     monkeypatch.setattr(warm, "folders", lambda: {tmp_path / "loops"})
     (tmp_path / "loops").mkdir()
     return loop
@@ -132,6 +139,35 @@ def test_a_part_is_compiled_once(loop: Loop) -> None:
         warm.warm(parts, Cache())
         assert loop.times == times
         assert not Cache().missing(parts)
+
+
+def test_a_part_with_a_damaged_file_is_compiled_again(loop: Loop) -> None:
+    warm.warm(PARTS, Cache())
+    (index,) = Cache().folder.glob("*-graph.loops")
+    for path in (*loop.files, index):
+        content = path.read_bytes()
+        for place in (0, len(content) // 2, len(content) - 32, len(content) - 1):
+            changed = bytearray(content)
+            changed[place] ^= 16
+            path.write_bytes(changed)
+            assert Cache().missing([GRAPH]) == [GRAPH]
+            assert Cache().missing([TABLES]) == ([] if path == index else [TABLES])
+            times = loop.times
+            warm.warm([GRAPH], Cache())
+            assert loop.times == times + 1 and not Cache().missing(PARTS)
+        path.unlink()
+        assert Cache().missing([GRAPH]) == [GRAPH]
+        warm.warm([GRAPH], Cache())
+
+
+def test_a_cache_can_be_moved(loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.files = [tmp_path / "cache/kernels/kernel.loop.nbi"]
+    loop.files[0].parent.mkdir(parents=True)
+    warm.warm([GRAPH], Cache())
+    (tmp_path / "cache").rename(tmp_path / "moved")
+    assert Cache().missing([GRAPH]) == [GRAPH]
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "moved"))
+    assert not Cache().missing([GRAPH])
 
 
 def test_what_other_sources_were_compiled_to_is_forgotten(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fencepost.checker.compiler import encoding
-from fencepost.checker.compiler.native import njit
+from fencepost.files.loops import njit
 from fencepost.semantics import slots
 
 TWO = {

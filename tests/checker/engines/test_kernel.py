@@ -31,10 +31,10 @@ from fencepost.checker.compiler.encoding import (
     place_bits,
 )
 from fencepost.checker.compiler.memory import reserve
-from fencepost.checker.compiler.native import njit
 from fencepost.checker.engines import kernel
 from fencepost.checker.engines.kernel import Candidates, Levels, Work, work_with
 from fencepost.checker.engines.lanes import arena_for
+from fencepost.files.loops import njit
 from fencepost.language.loading import shipped
 from fencepost.semantics import Stepper
 

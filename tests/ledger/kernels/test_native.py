@@ -14,18 +14,9 @@ from hypothesis import strategies as st
 from llvmlite import binding
 from numpy.typing import NDArray
 
+from fencepost.files.loops import inner, njit
 from fencepost.ledger.kernels import native
-from fencepost.ledger.kernels.native import (
-    copy,
-    crc32,
-    crc32c,
-    inner,
-    load_int32,
-    load_int64,
-    njit,
-    store_int32,
-    store_int64,
-)
+from fencepost.ledger.kernels.native import copy, crc32, crc32c, load_int32, load_int64, store_int32, store_int64
 
 Bytes = NDArray[np.uint8]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 MODULE = """
-from fencepost.ledger.kernels.native import inner, njit
+from fencepost.files.loops import inner, njit
 
 @inner
 def more(number):

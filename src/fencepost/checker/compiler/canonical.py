@@ -12,7 +12,8 @@ from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.encoding import MAX_SLOTS
 from fencepost.checker.compiler.instructions import load
 from fencepost.checker.compiler.memory import reserve
-from fencepost.checker.compiler.native import field, inner, mixed, njit
+from fencepost.checker.compiler.native import field, mixed
+from fencepost.files.loops import inner, njit
 from fencepost.semantics import labelling
 from fencepost.semantics.labelling import (
     COLOUR,

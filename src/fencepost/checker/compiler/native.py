@@ -15,10 +15,7 @@ found before may know their way through the **older** trie only, and it is right
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit as _njit
 
 from fencepost.checker.compiler.encoding import (
     ACCESSORS,
@@ -44,28 +41,12 @@ from fencepost.checker.compiler.encoding import (
     word_leaf,
 )
 from fencepost.checker.compiler.instructions import compile_accessor, load, store
+from fencepost.files.loops import inner, njit
 from fencepost.language.context import MAX_WAYS
 from fencepost.semantics.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
 
 for accessor in ACCESSORS:
     compile_accessor(accessor)
-
-
-def njit(*args: Any, **kwargs: Any) -> Any:
-    """Numba's njit: cached on disk, without the GIL, and without reference counts.
-
-    No function compiled here allocates an array or outlives its arguments. Atomic reference counts for every view of
-    every row would cost several times as much as the loops.
-    """
-    options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
-    return _njit(**options)(*args) if args else _njit(**options)
-
-
-def inner(function: Any) -> Any:
-    """As :func:`njit`, for functions that only compiled code calls. Leaving out the wrapper for Python halves the code
-    to compile.
-    """
-    return njit(no_cpython_wrapper=True)(function)
 
 
 STACK_WORDS = 2 * MAX_WAYS

@@ -15,7 +15,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.checker.engines.interface import COMPILING, MORE, Progress, Report
 from fencepost.checker.engines.resources import cores
+from fencepost.files.digest import intact, with_digest, without_digest
 
 if TYPE_CHECKING:
     from fencepost.semantics import Stepper
@@ -49,6 +50,7 @@ _SOURCES = (
     *(f"checker/engines/{name}.py" for name in ("kernel", "recording", "walks", "warm")),
     *(f"semantics/{name}.py" for name in ("slots", "labelling")),
     "language/context.py",
+    "files/loops.py",
 )
 """Everything that is compiled, and the constants in it. Numba looks only at the file of a loop, and not at those whose
 functions it uses.
@@ -56,7 +58,9 @@ functions it uses.
 
 
 class Cache:
-    """What is known to be in Numba's cache, of the present sources for this machine: a file for each part."""
+    """What is known to be in Numba's cache, of the present sources for this machine. For each part, a file lists the
+    files there. The part is missing if one of them is damaged or gone.
+    """
 
     def __init__(self) -> None:
         own = _PACKAGE / "fencepost/checker/compiler/__pycache__"
@@ -74,11 +78,20 @@ class Cache:
 
     def missing(self, parts: Sequence[str]) -> list[str]:
         """The parts that are not known to be compiled."""
-        return [part for part in parts if not any(self._file(folder, part).exists() for folder in self.folders)]
+        return [part for part in parts if not any(self._has(folder, part) for folder in self.folders)]
 
-    def note(self, part: str) -> None:
-        """Record that a part is compiled."""
-        self._file(self.folder, part).touch()
+    def note(self, part: str, files: Iterable[Path] = ()) -> None:
+        """Record that a part is compiled, into these files."""
+        names = sorted({os.path.relpath(file, self.folder) for file in files})
+        self._file(self.folder, part).write_bytes(with_digest("\n".join(names).encode()))
+
+    def _has(self, folder: Path, part: str) -> bool:
+        """Whether a part is recorded in a folder, and its files read as they were written."""
+        try:
+            names = without_digest(self._file(folder, part).read_bytes())
+        except OSError:
+            return False
+        return names is not None and all(intact(folder / name) for name in names.decode().splitlines())
 
     @cached_property
     def folder(self) -> Path:

@@ -68,7 +68,8 @@ from fencepost.checker.compiler.instructions import (
     store,
     yield_processor,
 )
-from fencepost.checker.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, walk
+from fencepost.checker.compiler.native import ASK, RESOLVED, field, mixed, resolve, walk
+from fencepost.files.loops import inner, njit
 
 BLOCK = 2048
 """States that a worker takes in a round. With their successors they fit its cache."""

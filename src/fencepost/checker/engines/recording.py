@@ -13,10 +13,11 @@ import numpy as np
 from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.encoding import ASKED, NO_STEP, meta_end, meta_first, span_count, span_end, span_first
 from fencepost.checker.compiler.instructions import load
-from fencepost.checker.compiler.native import inner, njit, set_bit
+from fencepost.checker.compiler.native import set_bit
 from fencepost.checker.engines.kernel import QUESTIONS, Arena, Work, ends_in, is_cut, walk_or_ask
 from fencepost.checker.liveness.graph import Recording, Terms
 from fencepost.errors import READ_OTHERWISE, SystemFailure
+from fencepost.files.loops import inner, njit
 from fencepost.semantics import Root
 
 

@@ -44,9 +44,10 @@ from fencepost.checker.compiler.encoding import (
     span_first,
 )
 from fencepost.checker.compiler.instructions import atomic_add, atomic_load
-from fencepost.checker.compiler.native import has_bit, inner, mixed, njit, set_bit
+from fencepost.checker.compiler.native import has_bit, mixed, set_bit
 from fencepost.checker.engines import kernel
 from fencepost.checker.engines.kernel import Levels, build, complete, ends_in, is_cut, walk_or_ask
+from fencepost.files.loops import inner, njit
 
 LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""

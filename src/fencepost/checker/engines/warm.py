@@ -27,6 +27,7 @@ from fencepost.checker.engines.kernel import LINE, Arena, Levels, Shared
 from fencepost.checker.engines.options import SimulationOptions
 from fencepost.checker.engines.resources import uncollected
 from fencepost.checker.engines.simulate import NOWHERE, Simulation
+from fencepost.files.loops import files_of
 from fencepost.semantics import Stepper
 
 Call = tuple[Any, tuple[Any, ...]]
@@ -115,9 +116,12 @@ def warm(parts: Sequence[str], cache: Cache) -> None:
         with _alone(cache, part):
             if not cache.missing([part]):
                 continue
+            files: list[Path] = []
             for loop, arguments in calls(part):
-                loop.compile(tuple(typeof(argument) for argument in arguments))  # type: ignore[no-untyped-call]
-            cache.note(part)
+                types = tuple(typeof(argument) for argument in arguments)  # type: ignore[no-untyped-call]
+                loop.compile(types)
+                files += files_of(loop, types)
+            cache.note(part, files)
 
 
 def folders() -> set[Path]:

@@ -10,19 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fencepost.files.loops import inner, njit
 from fencepost.ledger.kernels.entries import COLUMNS as ENTRY_COLUMNS
 from fencepost.ledger.kernels.entries import EntryRows
 from fencepost.ledger.kernels.fields import put_varint, read_number, varint
-from fencepost.ledger.kernels.native import (
-    copy,
-    copy_from,
-    inner,
-    load_int32,
-    load_int64,
-    njit,
-    store_int32,
-    store_int64,
-)
+from fencepost.ledger.kernels.native import copy, copy_from, load_int32, load_int64, store_int32, store_int64
 from fencepost.ledger.kernels.results import ADDRESS as FOUND_ADDRESS
 from fencepost.ledger.kernels.results import CODE as FOUND_CODE
 from fencepost.ledger.kernels.results import MISS

@@ -14,23 +14,14 @@ from __future__ import annotations
 
 from numba import types
 
+from fencepost.files.loops import inner, njit
 from fencepost.ledger.kernels import results
 from fencepost.ledger.kernels import runs as _runs  # noqa: F401 - loaded together: these loops are used with those
 from fencepost.ledger.kernels.entries import ENTRY_ID as INPUT_ENTRY_ID
 from fencepost.ledger.kernels.entries import LEDGER as INPUT_LEDGER
 from fencepost.ledger.kernels.entries import OFFSET as INPUT_OFFSET
 from fencepost.ledger.kernels.entries import SIZE as INPUT_SIZE
-from fencepost.ledger.kernels.native import (
-    address,
-    copy_from,
-    crc32c,
-    inner,
-    load_int32,
-    load_int64,
-    njit,
-    store_int32,
-    store_int64,
-)
+from fencepost.ledger.kernels.native import address, copy_from, crc32c, load_int32, load_int64, store_int32, store_int64
 from fencepost.ledger.rules.codes import Code
 
 LEDGER, ENTRY_ID, ADDRESS, SIZE = range(4)

@@ -12,18 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from fencepost.files.loops import inner, njit
 from fencepost.ledger.kernels.fields import put_varint, read_number, varint
-from fencepost.ledger.kernels.native import (
-    copy,
-    crc32,
-    crc32c,
-    inner,
-    load_int32,
-    load_int64,
-    njit,
-    store_int32,
-    store_int64,
-)
+from fencepost.ledger.kernels.native import copy, crc32, crc32c, load_int32, load_int64, store_int32, store_int64
 from fencepost.ledger.rules import ensembles
 from fencepost.ledger.rules.metadata import DigestType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fencepost.ledger.kernels.native import inner
+from fencepost.files.loops import inner
 
 
 @inner

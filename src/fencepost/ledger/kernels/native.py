@@ -8,26 +8,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import njit as _njit
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-
-def njit(*args: Any, **kwargs: Any) -> Any:
-    """Numba's njit with a cache on disk, without the GIL, and without reference counts, because no loop allocates an
-    array.
-
-    A loop with a signature is compiled for it alone, when its module is imported.
-    """
-    options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
-    return _njit(**options)(*args) if args and callable(args[0]) else _njit(*args, **options)
-
-
-def inner(function: Any) -> Any:
-    """Like :func:`njit`, for functions called only from compiled code: without the wrapper for Python."""
-    return njit(no_cpython_wrapper=True)(function)
-
+from fencepost.files.loops import inner, njit
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 #

@@ -10,7 +10,8 @@ import numba
 import numpy as np
 from numba import types
 
-from fencepost.ledger.kernels.native import inner, load_word, njit, store_int32, store_int64
+from fencepost.files.loops import inner, njit
+from fencepost.ledger.kernels.native import load_word, store_int32, store_int64
 from fencepost.ledger.kernels.run_layout import RUN_DTYPE
 
 MOST_DETAILS = 9

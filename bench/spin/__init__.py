@@ -1,0 +1,1 @@
+"""Protocols in Promela, for comparison with Spin."""
