@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from interop import autorecovery, cases, jars, kafka_tool, upstream
+from interop import autorecovery, cases, jars, kafka_tool, pulsar_broker, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
 from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, QUORUM, ZOOKEEPER, Cluster, java_uri
 from interop.processes import DidNotStart, clean_up_when_ended
@@ -121,6 +121,15 @@ class Examination:
         patterns = self.given.only
         return not patterns or any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in patterns)
 
+    def fetch(self) -> None:
+        """Bring what the cases need of Java. Raises :class:`jars.Unavailable`."""
+        for release in self.given.release:
+            jars.use(release)
+            jars.fetch(tests=self.given.tests != "none")
+        jars.fetch_kafka()
+        if any(self.plan_pulsar().values()):
+            jars.fetch_pulsar()
+
     def process(self, kind: str) -> ClientProcess:
         """The process of the clients of a kind, which is started when it is first needed."""
         if kind not in self.processes:
@@ -151,6 +160,38 @@ class Examination:
                     quorum.end()
 
             self.report.run(name, attempt)
+
+    def plan_pulsar(self) -> dict[str, dict[str, pulsar_broker.Case]]:
+        """The wanted cases of Pulsar's broker, by their names, by clusters."""
+        plan: dict[str, dict[str, pulsar_broker.Case]] = {}
+        for kind, (_, _, chosen) in pulsar_broker.KINDS.items():
+            named = {f"Pulsar's broker, {kind}: {case}": body for case, body in chosen.items()}
+            plan[kind] = {name: body for name, body in named.items() if self.wanted(name)}
+        return plan
+
+    def run_pulsar(self) -> None:
+        """Run the cases of Pulsar's broker, those of a kind of cluster on one."""
+        for kind, plan in self.plan_pulsar().items():
+            if self.given.list:
+                print(*plan, sep="\n", end="\n" if plan else "")
+                continue
+            if not plan:
+                continue
+            metadata, settings, _ = pulsar_broker.KINDS[kind]
+            pulsar = pulsar_broker.Pulsar(metadata, self.folder / f"pulsar-on-{metadata}", settings)
+            try:
+                pulsar.start()
+                for name, body in plan.items():
+
+                    def attempt(body: pulsar_broker.Case = body, pulsar: pulsar_broker.Pulsar = pulsar) -> None:
+                        pulsar.heal()
+                        body(pulsar)
+
+                    self.report.run(name, attempt)
+            except (DidNotStart, Refused) as failure:
+                self.report.failure(f"Pulsar's broker, {kind}: start", str(failure))
+            finally:
+                pulsar.end()
 
     def run_tests(self) -> None:
         """Run BookKeeper's own tests of its client against Fencepost's bookies and metadata service."""
@@ -193,6 +234,7 @@ class Examination:
                     process.end()
                 self.processes.clear()
         self.run_kafka()
+        self.run_pulsar()
         for release in self.given.release:
             jars.use(release)
             self.run_tests()
@@ -311,20 +353,16 @@ def main() -> int:
     given = arguments()
     clean_up_when_ended()
     began = time.monotonic()
-    if not given.list:
-        try:
-            for release in given.release:
-                jars.use(release)
-                jars.fetch(tests=given.tests != "none")
-            jars.fetch_kafka()
-        except jars.Unavailable as missing:
-            print(f"interop: {missing}", file=sys.stderr)
-            return 2
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-interop-"))
     folder.mkdir(exist_ok=True)
     examination = Examination(given, folder)
     try:
+        if not given.list:
+            examination.fetch()
         examination.run()
+    except jars.Unavailable as missing:
+        print(f"interop: {missing}", file=sys.stderr)
+        return 2
     finally:
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
