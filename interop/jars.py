@@ -22,9 +22,13 @@ KAFKA = FOLDER / "kafka"
 CODEC = FOLDER / "codec"
 PULSAR = FOLDER / "pulsar"
 MESSAGES = FOLDER / "messages"
+MANAGED = FOLDER / "managed"
+MANAGED_SHIM = FOLDER / "managed-shim"
 
 LINES = HERE / "java" / "lines"
 """What programs of ours have that are asked over standard input."""
+PROCESSES = HERE / "java" / "processes"
+"""What others' tests have in place of a cluster in the same virtual machine."""
 
 
 def _pinned() -> list[str]:
@@ -104,7 +108,7 @@ def fetch(tests: bool = False) -> None:
     _compile(_of_release("exam"), [HERE / "java" / "exam", LINES], f"{_of_release('lib')}/*", pom)
     if tests:
         _copy(pom, _of_release("tests"), "-Ptests")
-        _compile(_of_release("shim"), [HERE / "java" / "shim"], f"{_of_release('tests')}/*", pom)
+        _compile(_of_release("shim"), [HERE / "java" / "shim", PROCESSES], f"{_of_release('tests')}/*", pom)
 
 
 def fetch_kafka() -> None:
@@ -114,16 +118,23 @@ def fetch_kafka() -> None:
     _compile(CODEC, [HERE / "java" / "kafka"], f"{KAFKA}/*", pom)
 
 
-def fetch_pulsar() -> None:
-    """The same for Pulsar's broker and client. Raises :class:`Unavailable`."""
+def fetch_pulsar(tests: bool = False) -> None:
+    """The same for Pulsar's broker and client; ``tests``: Pulsar's tests of its managed ledgers instead. Raises
+    :class:`Unavailable`.
+    """
     pom = HERE / "pulsar" / "pom.xml"
+    if tests:
+        _copy(pom, MANAGED, "-Ptests")
+        _compile(MANAGED_SHIM, [HERE / "java" / "managed", PROCESSES], f"{MANAGED}/*", pom)
+        return
     _copy(pom, PULSAR)
     _compile(MESSAGES, [HERE / "java" / "pulsar", LINES], f"{PULSAR}/*", pom)
 
 
-def pulsar_class_path() -> str:
-    """The class path of Pulsar's broker and client, and of what is ours beside them."""
-    return os.pathsep.join([str(MESSAGES), str(HERE / "java"), f"{PULSAR}/*"])
+def pulsar_class_path(tests: bool = False) -> str:
+    """The class path of Pulsar's broker and client, or of its tests, and of what is ours beside them."""
+    ours, jars = (MANAGED_SHIM, MANAGED) if tests else (MESSAGES, PULSAR)
+    return os.pathsep.join([str(ours), str(HERE / "java"), f"{jars}/*"])
 
 
 def kafka_class_path() -> str:

@@ -61,7 +61,7 @@ OTHER: Mapping[str, object] = {
     "bookkeeperUseV2WireProtocol": "false",
     "managedLedgerDigestType": "MAC",
     "managedLedgerPassword": "secret",
-    "managedLedgerDefaultEnsembleSize": 4,
+    "managedLedgerDefaultEnsembleSize": 3,
     "managedLedgerDefaultWriteQuorum": 2,
     "managedLedgerDefaultAckQuorum": 2,
     "bookkeeperEnableStickyReads": "false",
