@@ -100,12 +100,14 @@ def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcom
     """Run a class of tests, named without ``org.apache.bookkeeper.``; how each of its tests ended."""
     place = folder / test
     managed = test in MANAGED
+    name = f"org.apache.bookkeeper.{test}"
+    junit = ["org.junit.platform.console.ConsoleLauncher", "--disable-banner", "--details=none"]
+    testng = ["org.testng.TestNG", "-usedefaultlisteners", "false", "-d", str(place)]
+    reporter = ["-listener", "org.testng.reporters.JUnitReportReporter"]
     words = (
-        ["org.testng.TestNG", "-usedefaultlisteners", "false", "-d", str(place)]
-        + ["-listener", "org.testng.reporters.JUnitReportReporter", "-testclass", f"org.apache.bookkeeper.{test}"]
+        [*testng, *reporter, "-testclass", name]
         if managed
-        else ["org.junit.platform.console.ConsoleLauncher", "--disable-banner", "--details=none"]
-        + [f"--reports-dir={place}", f"--select-class=org.apache.bookkeeper.{test}"]
+        else [*junit, f"--reports-dir={place}", f"--select-class={name}"]
     )
     class_path = jars.pulsar_class_path(tests=True) if managed else jars.class_path("shim", tests=True)
     place.mkdir(parents=True)

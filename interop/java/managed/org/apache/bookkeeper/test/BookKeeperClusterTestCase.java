@@ -12,11 +12,13 @@ import org.apache.bookkeeper.common.allocator.PoolingPolicy;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.conf.TestBKConfiguration;
+import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.net.BookieId;
 import org.apache.bookkeeper.util.PortManager;
 import org.apache.pulsar.metadata.api.MetadataStoreConfig;
 import org.apache.pulsar.metadata.api.extended.MetadataStoreExtended;
 import org.apache.pulsar.metadata.impl.FaultInjectionMetadataStore;
+import org.awaitility.Awaitility;
 import org.testng.annotations.AfterMethod;
 import org.testng.annotations.BeforeMethod;
 
@@ -84,6 +86,14 @@ public abstract class BookKeeperClusterTestCase {
         bookies.add(bookie);
         confs.add(conf);
         return conf.getBookiePort();
+    }
+
+    /** As metadata may be written at the same time, a close is tried until it goes through. */
+    public static void closeManagedLedgerWithRetry(ManagedLedger ledger) {
+        Awaitility.await().ignoreExceptions().until(() -> {
+            ledger.close();
+            return true;
+        });
     }
 
     public ServerConfiguration killBookie(int index) throws Exception {
