@@ -68,7 +68,6 @@ OTHER: Mapping[str, object] = {
     "bookkeeperExplicitLacIntervalInMills": 200,
     "bookkeeperClientSpeculativeReadTimeoutInMillis": 500,
     "managedLedgerMaxUnackedRangesToPersistInMetadataStore": 0,
-    "entryFormat": "pulsar",
 }
 """What another broker has instead: version 3 of the bookies' protocol, striped entries, other digests."""
 
