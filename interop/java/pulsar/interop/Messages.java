@@ -21,8 +21,8 @@ import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.api.transaction.Transaction;
 
 /**
- * Pulsar's client, asked by {@link Lines}. Message {@code n} has the hexadecimal SHA-256 of its number, repeated; interop/pulsar_broker.py makes the same
- * bytes.
+ * Pulsar's client, asked by {@link Lines}. Message {@code n} has the hexadecimal SHA-256 of its number, repeated;
+ * interop/pulsar_broker.py makes the same bytes.
  */
 public final class Messages {
     private static final int IN_FLIGHT = 500;
