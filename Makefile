@@ -80,7 +80,7 @@ site: $(STAMP) ## Make the site of the documents in build/site; what leads nowhe
 pictures: $(STAMP) ## Draw the pictures of the documents anew (needs Chromium, and Java for Spark)
 	@$(BIN)/python tests/docs/pictures.py
 
-interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
+interop: $(STAMP) ## Examine the store against BookKeeper, ZooKeeper and Pulsar, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)
 
 systems: $(STAMP) ## Install libraries that others wrote into .systems, and drive them

@@ -2,8 +2,9 @@
 each release of BookKeeper.
 
 A case that fails is run once more, and is reported as *flaky* if it passes then. The cases of Kafka's tool against a
-quorum come next. BookKeeper's own tests of its client, against Fencepost's bookies and metadata service, come last.
-Ends with status 1 if anything failed, and with 2 if Java or Maven is missing.
+quorum come next, then those of Pulsar's broker. Pulsar's own tests of its managed ledgers, and BookKeeper's of its
+client, against Fencepost's bookies and metadata service, come last. Ends with status 1 if anything failed, and with 2
+if Java or Maven is missing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from interop import autorecovery, cases, jars, kafka_tool, upstream
+from interop import autorecovery, cases, jars, kafka_tool, pulsar_broker, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
 from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, QUORUM, ZOOKEEPER, Cluster, java_uri
 from interop.processes import DidNotStart, clean_up_when_ended
@@ -71,9 +72,9 @@ class Report:
         for line in reason.splitlines():
             print(f"            {line}", flush=True)
 
-    def outcome(self, outcome: upstream.Outcome) -> None:
-        """Print how one of BookKeeper's own tests ended."""
-        name = f"{jars.RELEASE}: BookKeeper's {outcome.name}"
+    def outcome(self, outcome: upstream.Outcome, whose: str) -> None:
+        """Print how one of others' own tests ended."""
+        name = f"{whose} {outcome.name}"
         if outcome.status == "failed":
             self.failure(name, outcome.reason, outcome.seconds)
             return
@@ -121,6 +122,17 @@ class Examination:
         patterns = self.given.only
         return not patterns or any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in patterns)
 
+    def fetch(self) -> None:
+        """Bring what the cases need of Java. Raises :class:`jars.Unavailable`."""
+        for release in self.given.release:
+            jars.use(release)
+            jars.fetch(tests=self.given.tests != "none")
+        jars.fetch_kafka()
+        if any(self.plan_pulsar().values()):
+            jars.fetch_pulsar()
+        if self.wanted_tests("Pulsar's", upstream.MANAGED):
+            jars.fetch_pulsar(tests=True)
+
     def process(self, kind: str) -> ClientProcess:
         """The process of the clients of a kind, which is started when it is first needed."""
         if kind not in self.processes:
@@ -152,17 +164,51 @@ class Examination:
 
             self.report.run(name, attempt)
 
-    def run_tests(self) -> None:
-        """Run BookKeeper's own tests of its client against Fencepost's bookies and metadata service."""
-        for test in {"none": (), "few": upstream.FEW, "all": upstream.ALL}[self.given.tests]:
-            title = f"{jars.RELEASE}: BookKeeper's {test.rpartition('.')[2]}"
-            if not self.wanted(title):
-                continue
+    def plan_pulsar(self) -> dict[str, dict[str, pulsar_broker.Case]]:
+        """The wanted cases of Pulsar's broker, by their names, by clusters."""
+        plan: dict[str, dict[str, pulsar_broker.Case]] = {}
+        for kind, (_, _, chosen) in pulsar_broker.KINDS.items():
+            named = {f"Pulsar's broker, {kind}: {case}": body for case, body in chosen.items()}
+            plan[kind] = {name: body for name, body in named.items() if self.wanted(name)}
+        return plan
+
+    def run_pulsar(self) -> None:
+        """Run the cases of Pulsar's broker, those of a kind of cluster on one."""
+        for kind, plan in self.plan_pulsar().items():
             if self.given.list:
-                print(title)
+                print(*plan, sep="\n", end="\n" if plan else "")
                 continue
-            for outcome in upstream.run(test, FENCEPOST, FENCEPOST, self.folder / jars.RELEASE / "tests"):
-                self.report.outcome(outcome)
+            if not plan:
+                continue
+            metadata, settings, _ = pulsar_broker.KINDS[kind]
+            pulsar = pulsar_broker.Pulsar(metadata, self.folder / f"pulsar-on-{metadata}", settings)
+            try:
+                pulsar.start()
+                for name, body in plan.items():
+
+                    def attempt(body: pulsar_broker.Case = body, pulsar: pulsar_broker.Pulsar = pulsar) -> None:
+                        pulsar.heal()
+                        body(pulsar)
+
+                    self.report.run(name, attempt)
+            except (DidNotStart, Refused) as failure:
+                self.report.failure(f"Pulsar's broker, {kind}: start", str(failure))
+            finally:
+                pulsar.end()
+
+    def wanted_tests(self, whose: str, tests: Sequence[str]) -> list[str]:
+        """Of others' own classes of tests, those that were asked for."""
+        titles = {test: f"{whose} {test.rpartition('.')[2]}" for test in tests}
+        return [] if self.given.tests == "none" else [test for test in tests if self.wanted(titles[test])]
+
+    def run_tests(self, whose: str, tests: Sequence[str], folder: Path) -> None:
+        """Run others' own tests against Fencepost's bookies and metadata service."""
+        for test in self.wanted_tests(whose, tests):
+            if self.given.list:
+                print(f"{whose} {test.rpartition('.')[2]}")
+                continue
+            for outcome in upstream.run(test, FENCEPOST, FENCEPOST, folder):
+                self.report.outcome(outcome, whose)
 
     def plan(self, bookies: str, metadata: str) -> Iterator[tuple[str, cases.Case, str, str]]:
         """Names, cases and the kinds of both clients for one cluster; what is ours alone, with one release."""
@@ -193,9 +239,12 @@ class Examination:
                     process.end()
                 self.processes.clear()
         self.run_kafka()
+        self.run_pulsar()
+        self.run_tests("Pulsar's", upstream.MANAGED, self.folder / "managed-ledgers")
         for release in self.given.release:
             jars.use(release)
-            self.run_tests()
+            tests = upstream.ALL if self.given.tests == "all" else upstream.FEW
+            self.run_tests(f"{release}: BookKeeper's", tests, self.folder / release / "tests")
 
     def run_release(self) -> None:
         """Run the cases on clusters with the release in use."""
@@ -271,7 +320,7 @@ def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m interop",
-        description="Examine the store against BookKeeper and ZooKeeper, and a quorum with Kafka's tool.",
+        description="Examine the store against BookKeeper, ZooKeeper and Pulsar, and a quorum with Kafka's tool.",
     )
     parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
     parser.add_argument(
@@ -289,7 +338,7 @@ def arguments() -> argparse.Namespace:
         "--tests",
         choices=("none", "few", "all"),
         default="few",
-        help="which of BookKeeper's own tests of its client to run (by default few)",
+        help="which of BookKeeper's own tests of its client to run (by default few); none: nor Pulsar's",
     )
     parser.add_argument(
         "--only", action="append", metavar="PATTERN", help="cases whose name has this in it; * is anything; repeatable"
@@ -311,20 +360,16 @@ def main() -> int:
     given = arguments()
     clean_up_when_ended()
     began = time.monotonic()
-    if not given.list:
-        try:
-            for release in given.release:
-                jars.use(release)
-                jars.fetch(tests=given.tests != "none")
-            jars.fetch_kafka()
-        except jars.Unavailable as missing:
-            print(f"interop: {missing}", file=sys.stderr)
-            return 2
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-interop-"))
     folder.mkdir(exist_ok=True)
     examination = Examination(given, folder)
     try:
+        if not given.list:
+            examination.fetch()
         examination.run()
+    except jars.Unavailable as missing:
+        print(f"interop: {missing}", file=sys.stderr)
+        return 2
     finally:
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -35,20 +35,10 @@ class Refused(Exception):
         self.error = error
 
 
-class ClientProcess:
+class AskedProcess:
     """A process that runs requested operations, many at the same time."""
 
-    def __init__(
-        self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM
-    ) -> None:
-        """``heap`` and ``short``: see :func:`interop.jars.java`. ``program``: what our client is started by."""
-        self.kind = kind
-        if kind == FENCEPOST:
-            command = [*program]
-        else:
-            command = jars.java(
-                "-cp", jars.class_path("exam"), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short
-            )
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -97,6 +87,18 @@ class ClientProcess:
         """Kill the process."""
         self._process.kill()
         self._process.wait()
+
+
+class ClientProcess(AskedProcess):
+    """The process of a client of one kind."""
+
+    def __init__(
+        self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM
+    ) -> None:
+        """``heap`` and ``short``: see :func:`interop.jars.java`. ``program``: what our client is started by."""
+        self.kind = kind
+        java = jars.java("-cp", jars.class_path("exam"), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short)
+        super().__init__(program if kind == FENCEPOST else java, log)
 
 
 class Client:

@@ -170,6 +170,7 @@ class Bookie:
         """
         folder.mkdir(parents=True)
         self.kind = kind
+        self.folder = folder
         self.port = free_port()
         self.id = f"127.0.0.1:{self.port}"
         if kind == FENCEPOST:

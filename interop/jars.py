@@ -1,5 +1,5 @@
-"""What comes from Maven: BookKeeper, ZooKeeper, BookKeeper's own tests, and Kafka's tools; and our Java, compiled
-against them.
+"""What comes from Maven: BookKeeper, ZooKeeper, BookKeeper's own tests, Kafka's tools, and Pulsar's broker; and our
+Java, compiled against them.
 
 Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a
 source changes. ``pom.xml`` has the releases; the environment variable ``INTEROP_BOOKKEEPER`` names another one of
@@ -13,12 +13,22 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent / ".interop"
 KAFKA = FOLDER / "kafka"
 CODEC = FOLDER / "codec"
+PULSAR = FOLDER / "pulsar"
+MESSAGES = FOLDER / "messages"
+MANAGED = FOLDER / "managed"
+MANAGED_SHIM = FOLDER / "managed-shim"
+
+LINES = HERE / "java" / "lines"
+"""What programs of ours have that are asked over standard input."""
+PROCESSES = HERE / "java" / "processes"
+"""What others' tests have in place of a cluster in the same virtual machine."""
 
 
 def _pinned() -> list[str]:
@@ -67,8 +77,8 @@ def _copy(pom: Path, target: Path, *words: str) -> None:
         (target / ".made-of").write_text(_digest([pom]))
 
 
-def _compile(target: Path, root: Path, class_path: str, pom: Path) -> None:
-    sources = [pom, *sorted(root.rglob("*.java"))]
+def _compile(target: Path, roots: Sequence[Path], class_path: str, pom: Path) -> None:
+    sources = [pom, *(source for root in roots for source in sorted(root.rglob("*.java")))]
     if _made(target, sources):
         return
     shutil.rmtree(target, ignore_errors=True)
@@ -95,17 +105,36 @@ def fetch(tests: bool = False) -> None:
     """
     pom = HERE / "pom.xml"
     _copy(pom, _of_release("lib"))
-    _compile(_of_release("exam"), HERE / "java" / "exam", f"{_of_release('lib')}/*", pom)
+    _compile(_of_release("exam"), [HERE / "java" / "exam", LINES], f"{_of_release('lib')}/*", pom)
     if tests:
         _copy(pom, _of_release("tests"), "-Ptests")
-        _compile(_of_release("shim"), HERE / "java" / "shim", f"{_of_release('tests')}/*", pom)
+        _compile(_of_release("shim"), [HERE / "java" / "shim", PROCESSES], f"{_of_release('tests')}/*", pom)
 
 
 def fetch_kafka() -> None:
     """The same for Kafka's tools, which have a folder of their own. Raises :class:`Unavailable`."""
     pom = HERE / "kafka" / "pom.xml"
     _copy(pom, KAFKA)
-    _compile(CODEC, HERE / "java" / "kafka", f"{KAFKA}/*", pom)
+    _compile(CODEC, [HERE / "java" / "kafka"], f"{KAFKA}/*", pom)
+
+
+def fetch_pulsar(tests: bool = False) -> None:
+    """The same for Pulsar's broker and client; ``tests``: Pulsar's tests of its managed ledgers instead. Raises
+    :class:`Unavailable`.
+    """
+    pom = HERE / "pulsar" / "pom.xml"
+    if tests:
+        _copy(pom, MANAGED, "-Ptests")
+        _compile(MANAGED_SHIM, [HERE / "java" / "managed", PROCESSES], f"{MANAGED}/*", pom)
+        return
+    _copy(pom, PULSAR)
+    _compile(MESSAGES, [HERE / "java" / "pulsar", LINES], f"{PULSAR}/*", pom)
+
+
+def pulsar_class_path(tests: bool = False) -> str:
+    """The class path of Pulsar's broker and client, or of its tests, and of what is ours beside them."""
+    ours, jars = (MANAGED_SHIM, MANAGED) if tests else (MESSAGES, PULSAR)
+    return os.pathsep.join([str(ours), str(HERE / "java"), f"{jars}/*"])
 
 
 def kafka_class_path() -> str:

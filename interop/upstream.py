@@ -1,8 +1,8 @@
-"""BookKeeper's own tests of its client, unchanged, out of the jar in which BookKeeper publishes them, against other
-bookies.
+"""BookKeeper's own tests of its client, and Pulsar's of its managed ledgers, unchanged, out of the jars in which they
+are published, against other bookies.
 
 They rest on a class that starts bookies in the same virtual machine; ours of the same name, ahead of it in the class
-path (``interop/java/shim``), starts processes instead.
+path (``interop/java/shim``, ``interop/java/managed``), starts processes instead.
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ ALL = (
     "test.MultipleThreadReadTest",
 )
 
+MANAGED = ("mledger.impl.ManagedLedgerBkTest", "mledger.impl.ManagedLedgerFactoryChangeLedgerPathTest")
+"""Of Pulsar's, those that use bookies; the others have mocks of them."""
+
 
 LOOPBACK_ALONE = "Trying to listen on loopback address"
 """What the client says where a test makes it look for a bookie under the name of this machine."""
@@ -96,6 +99,17 @@ class Outcome(NamedTuple):
 def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcome]:
     """Run a class of tests, named without ``org.apache.bookkeeper.``; how each of its tests ended."""
     place = folder / test
+    managed = test in MANAGED
+    name = f"org.apache.bookkeeper.{test}"
+    junit = ["org.junit.platform.console.ConsoleLauncher", "--disable-banner", "--details=none"]
+    testng = ["org.testng.TestNG", "-usedefaultlisteners", "false", "-d", str(place)]
+    reporter = ["-listener", "org.testng.reporters.JUnitReportReporter"]
+    words = (
+        [*testng, *reporter, "-testclass", name]
+        if managed
+        else [*junit, f"--reports-dir={place}", f"--select-class={name}"]
+    )
+    class_path = jars.pulsar_class_path(tests=True) if managed else jars.class_path("shim", tests=True)
     place.mkdir(parents=True)
     properties = {
         "interop.python": sys.executable,
@@ -105,20 +119,8 @@ def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcom
         "interop.jvm": "\n".join(jars.java("-cp", jars.class_path())),
         "interop.log": "INFO",
     }
-    words = [f"-D{name}={value}" for name, value in properties.items()]
-    runner = [
-        "org.junit.platform.console.ConsoleLauncher",
-        "--disable-banner",
-        "--details=none",
-        f"--reports-dir={place}",
-    ]
     command = jars.java(
-        *words,
-        "-cp",
-        jars.class_path("shim", tests=True),
-        *runner,
-        f"--select-class=org.apache.bookkeeper.{test}",
-        heap=512,
+        *(f"-D{name}={value}" for name, value in properties.items()), "-cp", class_path, *words, heap=512
     )
     with open(place / "log", "wb") as log:
         try:
@@ -128,8 +130,8 @@ def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcom
         except subprocess.TimeoutExpired:
             yield Outcome(test, "failed", f"not over after {SECONDS} s", SECONDS)
             return
-    # One of each version of JUnit.
-    reports = [xml.etree.ElementTree.parse(path).getroot() for path in place.glob("TEST-junit-*.xml")]
+    # One of each version of JUnit, or TestNG's.
+    reports = [xml.etree.ElementTree.parse(path).getroot() for path in place.rglob("TEST-*.xml")]
     tests = [found for report in reports for found in report.iter("testcase")]
     if status not in (0, 1) or not tests:
         yield Outcome(test, "failed", f"the runner ended with {status} and {len(tests)} tests, see its log", 0)

@@ -4,10 +4,7 @@ import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
-import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
@@ -18,11 +15,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.bookkeeper.bookie.BookieShell;
 import org.apache.bookkeeper.client.BookKeeper;
@@ -44,28 +37,17 @@ import org.apache.bookkeeper.util.EntryFormatter;
 import org.apache.bookkeeper.util.LedgerIdFormatter;
 
 /**
- * The Java client, asked over standard input and answering on standard output, one JSON object a line.
- *
- * <p>A request has a number ("id"), an operation ("do") and its arguments; the answer has the same number and either "result" or
- * "error", the name of BookKeeper's exception, with "message". Requests are carried out at the same time, each on a thread of its
- * own, so that one can wait for entries that another writes. interop/exam.py answers the same operations with Fencepost's client.
+ * The Java client, asked by {@link Lines}. interop/exam.py answers the same operations with Fencepost's client.
  */
 public final class Exam {
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final ObjectMapper JSON = Lines.JSON;
 
-    private interface Operation {
-        Object run(JsonNode arguments) throws Exception;
-    }
-
-    private final PrintStream answers;
-    private final Map<String, Operation> operations = new HashMap<>();
     private final Map<Integer, BookKeeper> clients = new ConcurrentHashMap<>();
     private final Map<Integer, ReadHandle> handles = new ConcurrentHashMap<>();
     private final Map<Integer, List<WriteHandle>> many = new ConcurrentHashMap<>();
     private final AtomicInteger numbers = new AtomicInteger();
 
-    private Exam(PrintStream answers) {
-        this.answers = answers;
+    private Exam(Map<String, Lines.Operation> operations) {
         operations.put("connect", this::connect);
         operations.put("disconnect", this::disconnect);
         operations.put("create", this::create);
@@ -116,46 +98,12 @@ public final class Exam {
     }
 
     public static void main(String[] arguments) throws Exception {
-        PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        new Exam(answers).serve();
-        System.exit(0);
-    }
-
-    private void serve() throws Exception {
-        ExecutorService threads = Executors.newCachedThreadPool(work -> {
-            Thread thread = new Thread(work);
-            thread.setDaemon(true);
-            return thread;
+        Lines lines = new Lines(thrown -> {
+            String name = thrown.getClass().getSimpleName();
+            return thrown instanceof BKException ? name.replaceFirst("^BK", "") : name;
         });
-        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
-            JsonNode request = JSON.readTree(line);
-            threads.submit(() -> answer(request));
-        }
-    }
-
-    private void answer(JsonNode request) {
-        ObjectNode answer = JSON.createObjectNode();
-        answer.set("id", request.get("id"));
-        try {
-            Operation operation = operations.get(request.get("do").asText());
-            if (operation == null) {
-                throw new UnsupportedOperationException(request.get("do").asText());
-            }
-            answer.set("result", JSON.valueToTree(operation.run(request)));
-        } catch (Throwable thrown) {
-            Throwable cause = thrown;
-            while ((cause instanceof ExecutionException || cause instanceof CompletionException) && cause.getCause() != null) {
-                cause = cause.getCause();
-            }
-            String name = cause.getClass().getSimpleName();
-            answer.put("error", cause instanceof BKException ? name.replaceFirst("^BK", "") : name);
-            answer.put("message", String.valueOf(cause.getMessage()));
-        }
-        synchronized (answers) {
-            answers.println(answer);
-        }
+        new Exam(lines.operations);
+        lines.serve();
     }
 
     private BookKeeper client(JsonNode given) {

@@ -30,7 +30,6 @@ import org.apache.bookkeeper.proto.BookieServer;
 import org.apache.bookkeeper.replication.Auditor;
 import org.apache.bookkeeper.replication.ReplicationWorker;
 import org.apache.bookkeeper.util.PortManager;
-import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooKeeper;
 import org.junit.After;
 import org.junit.AssumptionViolatedException;
@@ -55,7 +54,7 @@ public abstract class BookKeeperClusterTestCase {
     @Rule
     public final Timeout globalTimeout;
 
-    private final MetadataProcess metadata = new MetadataProcess();
+    private final MetadataProcess metadata = new MetadataProcess("/ledgers");
     protected final ZooKeeperCluster zkUtil = metadata;
     protected ZooKeeper zkc;
     protected String metadataServiceUri;
@@ -495,111 +494,6 @@ public abstract class BookKeeperClusterTestCase {
         public void shutdown() throws Exception {
             process.stop();
             assertTrue("the bookie has ended", !process.isAlive());
-        }
-    }
-
-    /** The metadata service as a process; all tests of a run share it, and each finds it as a new cluster has it. */
-    private static final class MetadataProcess implements ZooKeeperCluster {
-        private static ServerProcess shared;
-        private static int port;
-        private ZooKeeper client;
-
-        @Override
-        public ZooKeeper getZooKeeperClient() {
-            return client;
-        }
-
-        @Override
-        public String getZooKeeperConnectString() {
-            return "127.0.0.1:" + port;
-        }
-
-        @Override
-        public String getMetadataServiceUri() {
-            return getMetadataServiceUri("/ledgers");
-        }
-
-        @Override
-        public String getMetadataServiceUri(String path) {
-            return getMetadataServiceUri(path, "hierarchical");
-        }
-
-        @Override
-        public String getMetadataServiceUri(String path, String type) {
-            return "zk+" + type + "://" + getZooKeeperConnectString() + path;
-        }
-
-        @Override
-        public void startCluster() throws Exception {
-            synchronized (MetadataProcess.class) {
-                if (shared == null) {
-                    port = PortManager.nextFreePort();
-                    shared = ServerProcess.metadata(port);
-                    shared.start();
-                }
-            }
-            connect();
-            remove("/ledgers");
-            createBKEnsemble("/ledgers");
-        }
-
-        private void connect() throws Exception {
-            client = org.apache.bookkeeper.zookeeper.ZooKeeperClient.newBuilder()
-                .connectString(getZooKeeperConnectString()).sessionTimeoutMs(10_000).build();
-        }
-
-        /** Removes a path with all that is below it, while nodes of sessions that have not yet expired may go by themselves. */
-        private void remove(String path) throws Exception {
-            try {
-                for (String child : client.getChildren(path, false)) {
-                    remove(path + "/" + child);
-                }
-                client.delete(path, -1);
-            } catch (KeeperException.NoNodeException gone) {
-                return;
-            } catch (KeeperException.NotEmptyException changed) {
-                remove(path);
-            }
-        }
-
-        @Override
-        public void restartCluster() throws Exception {
-            shared.start();
-            connect();
-        }
-
-        @Override
-        public void stopCluster() throws Exception {
-            client.close();
-            shared.stop();
-        }
-
-        /** Leaves the metadata service to the next test. */
-        void leave() throws Exception {
-            client.close();
-        }
-
-        @Override
-        public void killCluster() throws Exception {
-            client.close();
-            shared.kill();
-            shared = null;
-        }
-
-        @Override
-        public void sleepCluster(int time, TimeUnit unit, CountDownLatch asleep) throws InterruptedException, IOException {
-            shared.signal("STOP");
-            asleep.countDown();
-            Thread sleeper = new Thread(() -> {
-                try {
-                    unit.sleep(time);
-                    shared.signal("CONT");
-                } catch (Exception thrown) {
-                    throw new IllegalStateException(thrown);
-                }
-            });
-            sleeper.setDaemon(true);
-            sleeper.start();
         }
     }
 }
