@@ -108,7 +108,7 @@ async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[st
 
 
 async def create_many(store: LedgerClient, ledgers: int) -> tuple[list[LedgerWriter], float]:
-    """So many open ledgers on three bookies, and in how many seconds they were created."""
+    """Open ledgers on three bookies, and the seconds in which they were created."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def create() -> LedgerWriter:

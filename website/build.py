@@ -32,7 +32,7 @@ BESIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "ed
 INDEX = "docs/index.md"
 """The page whose sections are those of the navigation."""
 
-LANGUAGES = {".py": "python", ".tla": "tla", ".cfg": "text", ".toml": "toml", ".yml": "yaml"}
+LANGUAGES = {".py": "python", ".tla": "tla", ".pml": "text", ".cfg": "text", ".toml": "toml", ".yml": "yaml"}
 
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 

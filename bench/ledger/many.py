@@ -13,7 +13,7 @@ from bench.ledger.usage import cpu, status_bytes
 
 SIZE = 1024
 FOLLOWED = 10
-"""One of so many ledgers is followed."""
+"""One of this number of ledgers is followed."""
 PERIOD = 10.0
 """Seconds from one entry of a ledger to the next."""
 
