@@ -46,14 +46,14 @@ class FaultyFile:
     def end(self, end: int) -> None:
         self._file.end = end
 
-    def append(self, data: bytes | Sequence[Part]) -> None:
+    def append(self, data: bytes | Sequence[Part], cached: bool = True) -> None:
         """Write at ``end``."""
         error = self._fault("append", self.name)
         if error is not None:
             whole = data if isinstance(data, bytes) else b"".join(data)
             self._file.append(whole[: len(whole) // 2])
             raise ShortWrite(self.name, len(whole) // 2, len(whole)) if isinstance(error, ShortWrite) else error
-        self._file.append(data)
+        self._file.append(data, cached)
 
     def read(self, offset: int, size: int) -> bytes:
         """Read bytes from an offset."""

@@ -16,16 +16,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.ledger import cells, compare, flood, limit, many, repair, scan, soak, stages, starts
 from bench.ledger.figures import size_of
-from bench.ledger.sides import HEAP, KINDS, OURS, THEIRS, Side
+from bench.ledger.sides import HEAP, KINDS, OTHER, OURS, THEIRS, Side, programs_of
 from fencepost.ledger import kernels as rows
 from fencepost.ledger.kernels import ready
-from interop import jars
+from interop import clients, clusters, jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
 
@@ -75,6 +75,12 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     compared.add_argument("--operation", action="append", choices=compare.OPERATIONS, help="these alone; repeatable")
     compared.add_argument(
         "--side", action="append", choices=KINDS, help="what to compare; by default Fencepost and Java; repeatable"
+    )
+    compared.add_argument(
+        "--against",
+        type=Path,
+        metavar="DIR",
+        help="compare with our programs of another checkout, as `git worktree add` makes one",
     )
     compared.add_argument(
         "--rounds", type=int, help="measurements of each figure, of which the median is told (by default 3)"
@@ -139,7 +145,13 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     given.size = given.size or ([1024] if quick else list(compare.SIZES))
     given.in_flight = given.in_flight or list(compare.IN_FLIGHT)
     given.operation = given.operation or list(compare.OPERATIONS)
-    given.side = given.side or [OURS, THEIRS]
+    if given.against is not None and not (given.against / "src" / "fencepost").is_dir():
+        parser.error(f"--against {given.against}: there is no checkout")
+    given.side = given.side or ([OURS, THEIRS] if given.against is None else [OURS])
+    if (OTHER in given.side) != (given.against is not None):
+        if given.against is None:
+            parser.error(f'--side "{OTHER}" needs --against')
+        given.side.append(OTHER)
     given.seconds = given.seconds or (2 if quick else 4)
     given.rounds = given.rounds or (1 if quick else 3)
     given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 30)
@@ -166,10 +178,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def compile_loops() -> None:
+def compile_loops(program: Sequence[str] = (sys.executable,)) -> None:
     """Have all loops of the store compiled, so that processes only load them."""
     names = [each.name for each in pkgutil.iter_modules(rows.__path__, f"{rows.__name__}.")]
-    subprocess.run([sys.executable, "-c", f"import {', '.join(names)}"], check=True)
+    subprocess.run([*program, "-c", f"import {', '.join(names)}"], check=True)
 
 
 def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -188,7 +200,8 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 name,
                 folder / f"{size}-{number}",
                 plan.settings | settings[KINDS[name][1] == KINDS[OURS][1]],
-                heap=given.heap,
+                programs_of(given.against.resolve()) if name == OTHER else (clients.PROGRAM, clusters.PROGRAM),
+                given.heap,
             )
             for number, name in enumerate(given.side)
         ]
@@ -249,6 +262,8 @@ def main() -> int:
         # No figure is to be that of a time in which loops were compiled.
         os.environ[ready.ENVIRONMENT] = "compiled"
         compile_loops()
+        if given.against is not None:
+            compile_loops(programs_of(given.against.resolve())[0][:-2])
     if {"compare", "many"}.intersection(given.part) and any(KINDS[side] != KINDS[OURS] for side in given.side):
         try:
             jars.fetch()

@@ -23,11 +23,13 @@ HEAP = 1024
 
 OURS = "Fencepost"
 TRACED = "Fencepost, traced"
+OTHER = "Fencepost, other checkout"
 THEIRS = "Java"
 UNJOURNALED = "{}, entries not in the journal"
 KINDS = {
     OURS: (FENCEPOST, FENCEPOST, FENCEPOST),
     TRACED: (FENCEPOST, FENCEPOST, FENCEPOST),
+    OTHER: (FENCEPOST, FENCEPOST, FENCEPOST),
     UNJOURNALED.format(OURS): (FENCEPOST, FENCEPOST, FENCEPOST),
     THEIRS: (JAVA, JAVA, ZOOKEEPER),
     UNJOURNALED.format(THEIRS): (JAVA, JAVA, ZOOKEEPER),
@@ -41,6 +43,12 @@ TRIES = 3
 
 VERBS = {"adds": "load_writes", "reads": "load_reads", "scans": "load_scans"}
 NONE: Mapping[str, object] = {}
+
+
+def programs_of(checkout: Path) -> tuple[Sequence[str], Sequence[str]]:
+    """What our client and our bookies of a checkout are started by, with this environment's packages."""
+    path = f"PYTHONPATH={checkout / 'src'}:{checkout}"
+    return ("env", path, *clients.PROGRAM), ("env", path, *clusters.PROGRAM)
 
 
 class Side:

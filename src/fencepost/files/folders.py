@@ -58,8 +58,13 @@ class File(Protocol):
     end: int
     """The offset of the next write."""
 
-    def append(self, data: bytes | Sequence[Part]) -> None:
-        """Write the parts at ``end``, one after another, and advance it."""
+    def append(self, data: bytes | Sequence[Part], cached: bool = True) -> None:
+        """Write the parts at ``end``, one after another, and advance it.
+
+        ``cached``: through the page cache. Otherwise past it, where the system can do that and where ``end`` and the
+        parts, in size and in memory, are multiples of ``SECTOR``. Both are equally durable: after
+        :meth:`sync`.
+        """
 
     def read(self, offset: int, size: int) -> bytes:
         """Read ``size`` bytes at an offset; fewer only at the end of the file."""
@@ -144,16 +149,35 @@ class OsFile:
         self.end = end
         self._descriptor = descriptor
         self._can_read_now = hasattr(os, "RWF_NOWAIT")
+        self._direct: int | None = None
+        """A descriptor for writes past the page cache: -1 if there can be none."""
 
-    def append(self, data: bytes | Sequence[Part]) -> None:
+    def append(self, data: bytes | Sequence[Part], cached: bool = True) -> None:
         parts = [data] if isinstance(data, bytes) else data
         for first in range(0, len(parts), _PARTS):
             some = parts[first : first + _PARTS]
             wanted = sum(map(len, some))
-            written = os.pwritev(self._descriptor, some, self.end)
+            written = -1 if cached else self._write_past_cache(some)
+            if written < 0:
+                written = os.pwritev(self._descriptor, some, self.end)
             if written != wanted:
                 raise ShortWrite(self.name, written, wanted)
             self.end += wanted
+
+    def _write_past_cache(self, parts: Sequence[Part]) -> int:
+        """Write parts past the page cache, and return how many bytes that were, -1 if the system refuses: then nothing
+        was written.
+        """
+        if self._direct is None:
+            self._direct = _direct(self._descriptor)
+        if self._direct < 0:
+            return -1
+        try:
+            return os.pwritev(self._direct, parts, self.end)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return -1
 
     def read(self, offset: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, offset)
@@ -205,6 +229,18 @@ class OsFile:
 
     def __del__(self) -> None:
         os.close(self._descriptor)
+        if self._direct is not None and self._direct >= 0:
+            os.close(self._direct)
+
+
+def _direct(descriptor: int) -> int:
+    """Another descriptor of an open file, for writes past the page cache; -1 if the system or the file system has
+    none.
+    """
+    try:
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
+    except (OSError, AttributeError):
+        return -1
 
 
 _PARTS = 1024  # Linux takes no more in one call

@@ -105,7 +105,7 @@ class SimHandle:
         self._disk = disk
         self._file = file
 
-    def append(self, data: bytes | Sequence[Part]) -> None:
+    def append(self, data: bytes | Sequence[Part], cached: bool = True) -> None:
         """Write at the end. Raises :class:`DiskFull` after writing what fits."""
         whole = data if isinstance(data, bytes) else b"".join(data)
         there = len(self._file.content)

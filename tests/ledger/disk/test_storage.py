@@ -444,3 +444,29 @@ def test_without_data_in_the_journal_adds_of_recoveries_are_in_it(opened: Opened
     until(lambda: driver.confirmed == 4, "the confirmation")
     journal = b"".join(file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
     assert b"one" in journal and b"two" in journal and b"three" in journal and b"four" not in journal
+
+
+@pytest.mark.parametrize("last", [[10] * 4, [2_000]], ids=["records", "bytes"])
+def test_a_group_waits_for_half_as_many_records_as_the_last_or_for_bytes(opened: Opened, last: list[int]) -> None:
+    syncs, go_on = [0], threading.Event()
+
+    def hold(operation: str, name: str) -> None:
+        if operation == "sync" and name.endswith(".journal"):
+            syncs[0] += 1
+            go_on.wait(PATIENCE)
+
+    go_on.set()
+    driver = opened(hold, journal_max_group_wait_msec=1e9, journal_buffered_writes_threshold=2_000)
+    driver.settle()
+    go_on.clear()
+    before = syncs[0]
+    driver.storage.take([(number, EntryAdded(1, number, number - 1, b"first")) for number in range(1, 11)])
+    driver.position = 10
+    until(lambda: syncs[0] > before, "the sync of the first group")
+    driver.add(1, 11, b"more")
+    go_on.set()
+    until(lambda: driver.confirmed == 10, "the first group")
+    for number, size in enumerate(last, 12):
+        assert driver.confirmed == 10
+        driver.add(1, number, bytes(size))
+    driver.settle()

@@ -30,6 +30,7 @@ from fencepost.ledger.bookie.repair import Repair
 from fencepost.ledger.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.ledger.bookie.settings import BookieSettings
 from fencepost.ledger.client_configuration import ENVIRONMENT, ClientConfiguration
+from fencepost.ledger.disk.settings import MIB
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.errors import ClusterExistsError, MetadataServiceError
 from fencepost.ledger.kernels import ready as loops
@@ -46,6 +47,10 @@ T = TypeVar("T")
 
 SPARE_FILES = 256
 """Open files that a bookie needs besides its connections."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Options of the C library's ``mallopt``: free bytes that it keeps, and the size from which memory is mapped alone."""
+_LARGEST_OPTION = (1 << 31) - 1
 
 _log = logging.getLogger("fencepost.ledger.bookie")
 
@@ -296,6 +301,7 @@ def _open(server: Server, storage: Storage, directories: Directories) -> int:
         )
     records = server.open(storage)
     _trim_memory()
+    _keep_memory(2 * storage.settings.write_cache_max_size_mb * MIB)
     for directory in dict.fromkeys(directories):
         cookies.end_first_start(directory)
     return records
@@ -306,6 +312,16 @@ def _trim_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _keep_memory(size: float) -> None:
+    """Have the C library keep up to ``size`` bytes that entries no longer use, for the next ones. Memory that is
+    fetched anew from the operating system takes longer to fill than to copy.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_TRIM_THRESHOLD, min(int(size), _LARGEST_OPTION))
+        set_option(_MMAP_THRESHOLD, 32 * MIB)
 
 
 async def _connected(settings: BookieSettings, directories: Directories, ended: _Shutdown) -> MetadataClient:

@@ -22,6 +22,9 @@ Location = TypeVar("Location")
 OVERHEAD = 1024
 """The most bytes that a frame has besides the data of an entry."""
 
+_SHARE = 8
+"""A caller that appends many and waits for room waits for this part of all room. What is sent together costs less."""
+
 _AT_ONCE = 1024
 """The most entries taken at once from a caller that appends many."""
 
@@ -39,7 +42,7 @@ class Appender(Generic[Location]):
         self._in_flight_limit = in_flight
         self._in_flight_bytes_limit = in_flight_bytes
         self._in_flight = self._in_flight_bytes = 0
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], int, int]] = deque()
         """Callers waiting for room, each with the size of its entry."""
         self._entries: list[bytes] = []
         """Entries appended in this turn of the loop."""
@@ -137,7 +140,7 @@ class Appender(Generic[Location]):
         while at < len(entries):
             size = sizes[at]
             if not self._try_reserve(size):
-                await self._wait_for_room(size)
+                await self._wait_for_room(size, self._in_flight_limit // _SHARE)
             if group.error is not None:
                 self._release(1, size)
                 return False
@@ -254,10 +257,10 @@ class Appender(Generic[Location]):
         self._in_flight_bytes += size
         return True
 
-    def _fits(self, size: int) -> bool:
-        """Whether there is room for an entry. An entry over the limit fits if it is alone."""
+    def _fits(self, size: int, more: int = 0) -> bool:
+        """Whether there is room for an entry, and for ``more``. An entry over the limit fits if it is alone."""
         in_flight = self._in_flight
-        if in_flight >= self._in_flight_limit:
+        if in_flight + more >= self._in_flight_limit:
             return False
         return self._in_flight_bytes + size <= self._in_flight_bytes_limit or not in_flight
 
@@ -272,16 +275,16 @@ class Appender(Generic[Location]):
 
     def _admit_waiting(self) -> None:
         """Give free room to waiting callers."""
-        while self._waiting and self._fits(self._waiting[0][1]):
-            turn, size = self._waiting.popleft()
+        while self._waiting and self._fits(self._waiting[0][1], self._waiting[0][2]):
+            turn, size, _ = self._waiting.popleft()
             if not turn.done():
                 self._reserve(size)
                 turn.set_result(None)
 
-    async def _wait_for_room(self, size: int) -> None:
-        """Wait in the queue until room is reserved."""
+    async def _wait_for_room(self, size: int, more: int = 0) -> None:
+        """Wait in the queue until room is reserved. ``more``: for how many further entries there must be room."""
         turn: asyncio.Future[None] = self._driver.loop.create_future()
-        self._waiting.append((turn, size))
+        self._waiting.append((turn, size, more))
         try:
             await turn
         except asyncio.CancelledError:

@@ -13,6 +13,8 @@ whatever cannot be read in it is damage.
 from __future__ import annotations
 
 import errno
+import mmap
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.files.folders import SECTOR, File, Files, NoRoom, Part
+from fencepost.files.folders import SECTOR, File, Files, NoRoom
 from fencepost.ledger.disk.index import EntryLocation, Index, SectionRuns
 from fencepost.ledger.disk.journal import Damage, aligned, refuse_later
 from fencepost.ledger.disk.ledgers import LedgerState
@@ -50,6 +52,12 @@ PIECE = 1 << 20
 these.
 """
 
+CACHED_SECTIONS = 64
+"""How many sections are kept in the page cache after an entry was read from an entry log."""
+
+_KEPT = 2 * PIECE
+"""The most bytes of memory that are kept to write from."""
+
 STRETCH = 1 << 20
 """The most bytes per read, unless a single entry is larger."""
 GAP = 1 << 12
@@ -69,9 +77,9 @@ class Entries(Protocol):
     def runs(self) -> Runs:
         """Their runs."""
 
-    def pieces(self) -> Iterator[Part]:
-        """Their bytes in the format of an entry log, in pieces of about ``PIECE`` bytes. Asking for the next piece
-        invalidates the last.
+    def fill(self, room: NDArray[np.uint8]) -> int:
+        """Write the next entries in the format of an entry log, as many as fit, and return their bytes: 0 if the next
+        one does not fit.
         """
 
 
@@ -81,6 +89,7 @@ class Bodies:
     def __init__(self, bodies: Mapping[int, Mapping[int, bytes]]) -> None:
         self._bodies = bodies
         self._in_order = [(ledger, sorted(bodies[ledger])) for ledger in sorted(bodies)]
+        self._left = deque((ledger, entry_id) for ledger, ids in self._in_order for entry_id in ids)
 
     def runs(self) -> Runs:
         """Their runs."""
@@ -90,21 +99,18 @@ class Bodies:
             found += runs_of(ledger, ids, [len(bodies[entry_id]) for entry_id in ids])
         return Runs.of(found)
 
-    def pieces(self) -> Iterator[bytes]:
-        """Their bytes."""
-        parts: list[bytes] = []
-        size = 0
-        for ledger, ids in self._in_order:
-            bodies = self._bodies[ledger]
-            for entry_id in ids:
-                data = entry_bytes(ledger, entry_id, bodies[entry_id])
-                parts.append(data)
-                size += len(data)
-                if size >= PIECE:
-                    yield b"".join(parts)
-                    parts, size = [], 0
-        if parts:
-            yield b"".join(parts)
+    def fill(self, room: NDArray[np.uint8]) -> int:
+        """Write the next entries, see :class:`Entries`."""
+        at = 0
+        while self._left:
+            ledger, entry_id = self._left[0]
+            data = entry_bytes(ledger, entry_id, self._bodies[ledger][entry_id])
+            if at + len(data) > len(room):
+                break
+            room[at : at + len(data)] = np.frombuffer(data, np.uint8)
+            at += len(data)
+            self._left.popleft()
+        return at
 
 
 def name_of(log: int) -> str:
@@ -241,6 +247,9 @@ class EntryLogs:
         self.current = 0
         self._unfinished = False
         """Whether a section was begun and is not yet known to be durable."""
+        self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._left_cached = 0
+        """How many of the next sections are kept in the page cache."""
         self._recover(journals)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -288,17 +297,47 @@ class EntryLogs:
         except NoRoom:
             self._unfinished = False
             raise
-        before, left = section_header(section), section.end - section.entries
-        after = bytes(end - section.end)
-        if not left:
-            file.append(before + after)
-        for piece in entries.pieces():
-            left -= len(piece)
-            file.append([before, piece] if left else [before, piece, after])
-            before = b""
-            if left:
+        cached, self._left_cached = self._left_cached > 0, max(0, self._left_cached - 1)
+        for piece in self._pieces(section, entries):
+            file.append([piece], cached)
+            if file.end < end:
                 file.sync()
         return section
+
+    def _pieces(self, section: Section, entries: Entries) -> Iterator[memoryview]:
+        """The bytes of a section, in pieces of whole sectors, as writes past the page cache need them. Asking for the
+        next piece invalidates the last.
+        """
+        before, left = section_header(section), section.end - section.entries
+        held = len(before)
+        memory = self._memory_of(aligned(held) + PIECE)
+        memory[:held] = np.frombuffer(before, np.uint8)
+        while True:
+            size = entries.fill(memory[held : len(memory) - SECTOR]) if left else 0
+            held, left = held + size, left - size
+            if not left:
+                whole = aligned(held)
+                memory[held:whole] = 0
+                yield memory[:whole].data
+                return
+            whole = held // SECTOR * SECTOR
+            if whole:
+                yield memory[:whole].data
+                memory[: held - whole] = memory[whole:held]
+                held -= whole
+            elif not size:
+                kept = memory[:held].copy()
+                memory = self._memory_of(2 * len(memory))
+                memory[:held] = kept
+
+    def _memory_of(self, size: int) -> NDArray[np.uint8]:
+        """``size`` bytes to write from. They are kept for the next section unless they are many."""
+        if size > len(self._memory):
+            memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)  # begins at a page
+            if size > _KEPT:
+                return memory
+            self._memory = memory
+        return self._memory[:size]
 
     def sync(self, section: Section) -> None:
         """Make a section durable."""
@@ -311,6 +350,12 @@ class EntryLogs:
         self._report(section)
         self.index.load([_runs_of(section)])
         self._unfinished = False
+
+    def was_read(self) -> None:
+        """A client has read an entry from an entry log. Until nobody has for a while, sections stay in the page cache.
+        If nobody reads them, writing past it takes less CPU and leaves the memory to others.
+        """
+        self._left_cached = CACHED_SECTIONS
 
     def remove(self, logs: Iterable[int]) -> None:
         """Remove entry logs that the last section no longer lists. A reader of one of them can finish its read."""

@@ -227,7 +227,7 @@ class _ReadOnlyFile:
         self.end = file.end
         self._file = file
 
-    def append(self, data: bytes | Sequence[Part]) -> None:
+    def append(self, data: bytes | Sequence[Part], cached: bool = True) -> None:
         raise AssertionError("nothing is written")
 
     def read(self, offset: int, size: int) -> bytes:

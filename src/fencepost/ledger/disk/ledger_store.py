@@ -148,6 +148,7 @@ class LedgerStore:
             return Code.NO_ENTRY, entry_id, None
         epoch = self.ahead.epoch
         code, body = self.logs.read(ledger, wanted)
+        self.logs.was_read()
         if ahead and body is not None and entry_id >= 0 and self.compiled():
             with suppress(Damage):
                 self._read_ahead(epoch, ledger, [wanted], bytes_ahead(len(body), 1))
@@ -190,7 +191,7 @@ class LedgerStore:
         is_missing = (table[:, results.CODE] == MISS) & (entry_ids >= 0)
         count, block = len(table), None
         try:
-            count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most)
+            count, errors, block = self._read_logs(ledgers, entry_ids, table, most)
             if not errors:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], MANY)
         except Damage:
@@ -220,7 +221,7 @@ class LedgerStore:
         is_missing = (table[: SEVERAL - 1, results.CODE] == MISS) & (entry_ids[: SEVERAL - 1] >= 0)
         count, errors, block = len(table), 0, None
         try:
-            count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most, now=True)
+            count, errors, block = self._read_logs(ledgers, entry_ids, table, most, now=True)
             if are_few and block is not None and not errors:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], SEVERAL, now=True)
         except Damage:
@@ -228,6 +229,20 @@ class LedgerStore:
         if errors:
             table[table[:, results.CODE] == Code.IO_ERROR.value, results.CODE] = MISS
         return LookupResults(table[:count], (cached, block), block)
+
+    def _read_logs(
+        self,
+        ledgers: NDArray[np.int64],
+        entry_ids: NDArray[np.int64],
+        table: NDArray[np.int64],
+        most: int,
+        now: bool = False,
+    ) -> tuple[int, int, NDArray[np.uint8] | None]:
+        """Read entries from entry logs for a client, see :meth:`EntryLogs.read_rows`."""
+        read = self.logs.read_rows(ledgers, entry_ids, table, most, now)
+        if read[2] is not None:
+            self.logs.was_read()
+        return read
 
     def _read_ahead_of(
         self,

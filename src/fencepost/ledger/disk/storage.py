@@ -72,8 +72,6 @@ FILL_INTERVAL = 1.0
 
 GROUP = 8 * MIB
 """The most bytes in a group of the journal, so that large entries that arrive together share a sync."""
-_GROUP_POLL = 0.0002
-"""Seconds between two checks whether a group has enough records."""
 
 
 def _ignore(*_: object) -> None:
@@ -174,6 +172,8 @@ class Storage:
         """The bytes of the entries in the queue."""
         self._idle = False
         """Whether the journal's worker must be woken for a record."""
+        self._awaited = 0
+        """The number of records queued in total at which the journal's worker must be woken, 0 if it waits for none."""
         self._checkpoint_wanted = False
         """Whether another checkpoint follows the running one."""
         self._checkpoints_begun = 0
@@ -448,8 +448,8 @@ class Storage:
         self._wake_journal()
 
     def _wake_journal(self) -> None:
-        if self._idle:
-            self._idle = False
+        if self._idle or (self._awaited and self._is_enough(self._awaited)):
+            self._idle, self._awaited = False, 0
             self._workers[JOURNAL].wake()
 
     def _wake_workers(self) -> None:
@@ -644,11 +644,18 @@ class Storage:
         half as many as the last group had, since its acknowledgements trigger new adds. A group with enough bytes does
         not wait.
         """
-        if self._queue and self._queued < records:
-            now, most = self._process.now, self.settings.journal_buffered_writes_threshold
-            end = now() + self.settings.journal_max_group_wait_msec / 1000
-            while self._queued < records and self._queued_bytes < most and now() < end:
-                yield now() + _GROUP_POLL
+        end = self._process.now() + self.settings.journal_max_group_wait_msec / 1000
+        while self._process.now() < end:
+            with self._lock:
+                if not self._queue or self._is_enough(records) or self._has_ended():
+                    break
+                self._awaited = records
+            yield end
+        self._awaited = 0
+
+    def _is_enough(self, records: int) -> bool:
+        """Whether a group with this many records queued in total, or with enough bytes, need not wait for more."""
+        return self._queued >= records or self._queued_bytes >= self.settings.journal_buffered_writes_threshold
 
     def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> Work[None]:
         """Write records in as few groups as possible, and roll to a new file where a checkpoint begins."""

@@ -7,6 +7,7 @@ that it acquired by yielding it.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 import time
@@ -103,13 +104,16 @@ class _Thread:
         self._name = name
         self._work = work
         self._failed = failed
-        self._bell = threading.Event()
+        self._bell = threading.Lock()
+        """Free once it was rung. Waiting for a lock takes a tenth of the time of waiting for an event."""
+        self._bell.acquire()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """See :class:`.Worker`."""
-        self._bell.set()
+        with contextlib.suppress(RuntimeError):  # it was rung before
+            self._bell.release()
 
     def join(self) -> None:
         """See :class:`.Worker`."""
@@ -120,8 +124,7 @@ class _Thread:
         try:
             for pause in self._work:
                 if isinstance(pause, float):
-                    bell.wait(None if pause == WOKEN else max(0.0, pause - time.monotonic()))
-                    bell.clear()
+                    bell.acquire(timeout=-1 if pause == WOKEN else max(0.0, pause - time.monotonic()))
                 elif not isinstance(pause, Disk):
                     pause.acquire()
         except Exception as error:

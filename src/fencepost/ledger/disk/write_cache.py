@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.ledger.disk.entry_logs import PIECE, Bodies, Entries
-from fencepost.ledger.disk.sections import ENTRY_HEADER, Runs
+from fencepost.ledger.disk.entry_logs import Bodies, Entries
+from fencepost.ledger.disk.sections import Runs
 from fencepost.ledger.kernels import entries as entry_table
 from fencepost.ledger.kernels import results
 from fencepost.ledger.kernels.entries import EntryRows
@@ -282,19 +282,13 @@ class _RowsInOrder:
         orders = np.empty((2, len(rows)), np.int64)
         count, side = loops.sort(rows, len(rows), orders, np.empty(len(rows) + 1, np.int64))
         self._order = orders[side, :count]
+        self._done = 0
 
     def runs(self) -> Runs:
         ledgers, ids, sizes = np.empty((3, len(self._order)), np.int64)
         self._loops.columns(self._rows, self._order, ledgers, ids, sizes)
         return Runs.of_rows(ledgers, ids, sizes)
 
-    def pieces(self) -> Iterator[memoryview]:
-        rows, order = self._rows, self._order
-        buffer = np.empty(PIECE, np.uint8)
-        done = 0
-        while done < len(order):
-            done, size = self._loops.lay_out(rows, order, done, buffer)
-            if size:
-                yield buffer[:size].data
-            else:
-                buffer = np.empty(rows[order[done], self._loops.SIZE] + ENTRY_HEADER, np.uint8)
+    def fill(self, room: NDArray[np.uint8]) -> int:
+        self._done, size = self._loops.lay_out(self._rows, self._order, self._done, room)
+        return size  # type: ignore[no-any-return]
