@@ -1,7 +1,7 @@
 """An S3 server for tests: moto's, in a process of its own, which loses everything when it ends.
 
-``PUT /-/faults`` tells it what to do once it has served some more requests that change something: answer with errors,
-cut connections, or kill itself.
+``PUT /-/faults`` tells it what to do once it has served some more requests that change something: answer with errors
+from then on, cut one connection, or kill itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Faults:
         if environ["REQUEST_METHOD"] in CHANGES and self.left >= 0:
             self.left -= 1
             if self.left < 0:
-                self.left = 0 if self.kind != "kill" else -1
+                self.left = 0 if self.kind == "error" else -1
                 return self._fail(environ, start_response)
         return self.application(environ, start_response)  # type: ignore[no-any-return]
 
@@ -82,7 +82,7 @@ class S3Server:
         return f"s3://{BUCKET}/{folder}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
 
     def fail(self, kind: str = "error", after: int = 0) -> None:
-        """From that change on answer with errors (``error``) or cut connections (``cut``), or ``kill`` the server."""
+        """Answer with errors from that change on (``error``), or ``cut`` its connection, or ``kill`` the server."""
         content = json.dumps({"kind": kind, "after": after}).encode()
         with urlopen(Request(f"http://127.0.0.1:{self.port}/-/faults", content, method="PUT"), timeout=60):
             pass
