@@ -298,6 +298,21 @@ UNSEEN: dict[str, str] = {
     "recovery leaves a ledger to who recovers it already": "a client that does nothing is a behaviour",
     "recovery writes nothing back": "it looks as if all that it wrote was lost, and so it never closes the ledger",
     "the LAC of a bookie is the last that it was told": "no event tells the LAC with which a bookie answers readers",
+    **dict.fromkeys(
+        (
+            "a bookie is replaced by any other",
+            "a bookie is replaced by one of any region",
+            "a new ensemble is anywhere",
+            "an entry, and not an ack quorum, is in several regions",
+            "bookies of other groups are taken",
+            "bookies that stay may be anywhere",
+            "one region is enough",
+            "only the write set of the first entry is placed",
+            "racks are not enforced",
+            "zones are not enforced",
+        ),
+        "where bookies are is not in the protocol",
+    ),
 }
 """Faults that no trace shows, and why."""
 
