@@ -1,7 +1,7 @@
 """An S3 server for tests: moto's, in a process of its own, which loses everything when it ends.
 
 ``PUT /-/faults`` tells it what to do once it has served some more requests that change something: answer with errors
-from then on, cut one connection, or kill itself.
+to all others, cut one connection, or kill itself.
 """
 
 from __future__ import annotations
