@@ -10,6 +10,7 @@ import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from fencepost.cli import main as cli
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import File, OsFiles
 from fencepost.ledger import messages as m
+from fencepost.ledger.bookie import process
 from fencepost.ledger.disk.storage import Storage
 from fencepost.ledger.errors import NoSuchCookieError
 from fencepost.ledger.kernels import ready
@@ -461,3 +463,15 @@ def test_what_is_wrong_is_said_in_a_line(
     said, complaints = capsys.readouterr()
     assert (said, complaints.count("\n")) == ("", 1)
     assert complaint in complaints
+
+
+def test_a_bookie_has_the_c_library_keep_some_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda option, value: kept.append((option, value)))
+    monkeypatch.setattr("ctypes.CDLL", lambda name: library)
+    process._keep_memory(5_000_000)
+    process._keep_memory(1e12)
+    assert kept == [(-1, 5_000_000), (-3, 32 << 20), (-1, (1 << 31) - 1), (-3, 32 << 20)]
+    del library.mallopt
+    process._keep_memory(5_000_000)
+    assert len(kept) == 4

@@ -94,6 +94,26 @@ def test_appends_are_pipelined_in_order_and_bounded() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("are_many", "free"), [(False, 1), (True, 3)])
+def test_who_appends_many_waits_for_room_for_several(are_many: bool, free: int) -> None:
+    """An eighth of all room, here two entries, besides the next one."""
+
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight=16)
+        ledger._reserve(0, 16)
+        appended = asyncio.ensure_future(ledger.append_many([b"one", b"two"]) if are_many else ledger.append(b"one"))
+        for left in range(16, 16 - free, -1):
+            await asyncio.sleep(0)
+            assert (ledger.in_flight, len(ledger._waiting)) == (left, 1)
+            ledger._release(1, 0)
+        assert not ledger._waiting
+        ledger._release(16 - free, 0)
+        assert await appended == ([0, 1] if are_many else 0)
+
+    run(test)
+
+
 def test_bytes_in_flight_are_bounded_and_a_large_entry_goes_alone() -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()
