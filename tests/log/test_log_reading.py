@@ -201,7 +201,7 @@ def test_nobody_writes_to_a_log_with_missing_ledgers_unasked(tmp_path: Path, cap
         for refused in (log.writer().opened, lambda: batches.attach(1, parts)):
             with pytest.raises(MissingLedgerError, match=f"3 ledgers of the log orders are missing.*{gone}"):
                 await refused()
-        assert not caplog.records
+        assert gone not in caplog.text
         async with log.writer(despite_missing=True) as writer:
             await writer.append(b"5")
         assert gone in caplog.text
