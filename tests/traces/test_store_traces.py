@@ -195,6 +195,13 @@ def test_what_seldom_happens_is_a_behaviour_of_the_protocol(seed: int) -> None:
     assert verdict.accepted, said(verdict)
 
 
+def test_a_bookie_that_loses_the_record_of_leaving_limbo_is_in_limbo_again() -> None:
+    """In seed 30292 of no-journal a bookie leaves limbo durably, and loses its journal afterwards."""
+    _, events = traced(30292, "no-journal")
+    verdict = validate(events)
+    assert verdict.accepted, said(verdict)
+
+
 @pytest.mark.parametrize("seed", [1192, 650, 2509])
 def test_a_ledger_that_was_never_there_needs_no_step(seed: int) -> None:
     """In seed 1192 of everything the ledger is to be created, and is not; in seed 650 somebody looks for it; in seed

@@ -879,14 +879,14 @@ class RunningStore(Store):
     def bookie_may_lack_entries(self, b: ModelValue, mark: Mark, fenced: bool, limbo: bool) -> None:
         """A bookie that may have lost entries comes back, and marks the ledger before it answers any request: then the
         ledger is fenced and in limbo, or not. It may have read metadata in which the ledger is not closed, or the
-        bookie has entries of it, before that changed.
+        bookie has entries of it, before that changed. A bookie that left limbo is in it again if it lost that, too.
         """
         require(self.meta.metadata is not None)
         due = mark_of(self.metadata, b, self.protections)
         bookie = self.bookie[b]
         require(mark is due or mark is Mark.LIMBO)
         require(fenced if mark is not Mark.NOTHING else bookie.fenced or not fenced)
-        require(limbo if mark is Mark.LIMBO else bookie.limbo or not limbo)
+        require(limbo if mark is Mark.LIMBO else bookie.limbo or fenced or not limbo)
         self._crash()
         for entry_id in self.entry_ids:
             if self.stored[b][entry_id]:
