@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import runpy
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -65,6 +69,23 @@ def test_a_story_changes_nothing() -> None:
     assert any("ledger" in line for line in told)
 
 
+def test_other_threads_change_nothing_and_keep_their_own_clocks() -> None:
+    alone, began, over, times = simulate(9), time.time(), threading.Event(), list[float]()
+
+    def draws() -> None:
+        while not over.is_set():
+            os.urandom(1)
+            times.append(time.time() + random.random())
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(draws)
+        try:
+            assert simulate(9) == alone
+        finally:
+            over.set()
+    assert min(times) > began - 60, "none of them is of the world"
+
+
 @pytest.mark.campaign
 def test_a_trace_changes_nothing_and_is_that_of_the_protocols(tmp_path: Path) -> None:
     """Of a world without auto-recovery, whose copies no trace tells of."""
@@ -115,7 +136,7 @@ def test_a_metadata_service_that_answers_before_it_commits_is_found(monkeypatch:
                     item.connection.send(protocol.reply(item.xid, member.tree.zxid + 1, Code.OK, done))
 
     monkeypatch.setattr(metadata.SimMember, "_put_into_log", answers)
-    assert first_broken(range(4, 7)) == "committed"
+    assert first_broken(range(6, 8)) == "committed"
 
 
 @pytest.mark.campaign

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 from fencepost.simulation.schedule import Schedule
@@ -20,8 +21,8 @@ EPOCH = 1_750_000_000_000_000
 
 @contextmanager
 def interposed(schedule: Schedule, seed: str) -> Iterator[None]:
-    """Replace clocks and random sources within this context. Nothing else may run in the process meanwhile."""
-    drawn = random.Random(f"{seed} bytes")
+    """Replace clocks and random sources within this context, for this thread. Others keep their own."""
+    drawn, rolled = random.Random(f"{seed} bytes"), random.Random(seed)
     instead: list[tuple[Any, str, Any]] = [
         (time, "time", lambda: (EPOCH + schedule.now) / 1_000_000),
         (time, "time_ns", lambda: (EPOCH + schedule.now) * 1_000),
@@ -30,14 +31,19 @@ def interposed(schedule: Schedule, seed: str) -> Iterator[None]:
         (os, "urandom", drawn.randbytes),
         (random, "_urandom", drawn.randbytes),  # used by SystemRandom, and so by secrets
     ]
+    # The functions of the module are methods of one generator, which all threads share.
+    instead += [(random, name, getattr(rolled, name)) for name in random.__all__ if hasattr(rolled, name)]
     before = [(module, name, getattr(module, name)) for module, name, _ in instead]
-    state = random.getstate()
+    here = get_ident()
     try:
-        random.seed(seed)
-        for module, name, value in instead:
-            setattr(module, name, value)
+        for (module, name, value), (_, _, real) in zip(instead, before, strict=True):
+            setattr(module, name, _in_thread(here, value, real))
         yield
     finally:
         for module, name, value in before:
             setattr(module, name, value)
-        random.setstate(state)
+
+
+def _in_thread(thread: int, here: Callable[..., Any], elsewhere: Callable[..., Any]) -> Callable[..., Any]:
+    """What calls ``here`` in one thread, and ``elsewhere`` in all others."""
+    return lambda *args, **options: (here if get_ident() == thread else elsewhere)(*args, **options)
