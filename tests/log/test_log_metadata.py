@@ -13,7 +13,7 @@ from fencepost.ledger.errors import BadVersionError
 from fencepost.ledger.metadata.client import Session
 from fencepost.log.chain import Chain
 from fencepost.log.errors import LogExistsError, NoSuchLogError
-from fencepost.log.metadata import Election, LogNodes, names
+from fencepost.log.metadata import Attempt, Election, LogNodes, Pending, names
 
 ONE, TWO = Chain(), Chain().appended(7, 5)
 
@@ -24,10 +24,16 @@ def test_the_list_of_ledgers_is_changed_on_its_version_alone(tmp_path: Path) -> 
         nodes = LogNodes(client, "orders")
         with pytest.raises(NoSuchLogError, match="there is no log orders"):
             await nodes.read()
-        for refused in (nodes.stand("me"), nodes.create_cursor("c", b"")):
+        for refused in (
+            nodes.stand("me"),
+            nodes.create_cursor("c", b""),
+            nodes.create_trim([1]),
+            nodes.create_pending("nightly", Pending(1, 1, 0)),
+            nodes.create_attempt(Attempt(1, 1, "folder", 0)),
+        ):
             with pytest.raises(NoSuchLogError):
                 await refused
-        assert await names(client) == []
+        assert await names(client) == [], "nothing brings back a log that was deleted meanwhile"
         await nodes.create(ONE)
         with pytest.raises(LogExistsError):
             await nodes.create(ONE)

@@ -291,18 +291,18 @@ class Log:
             await self._delete_ledgers(ledgers)
             await self._nodes.delete_trim(name)
 
-    async def _delete_ledgers(self, ledgers: Iterable[int]) -> int:
-        """Delete ledgers, :data:`AT_ONCE` at a time. Some may not exist; return how many did."""
-        free = asyncio.Semaphore(AT_ONCE)
+    async def _delete_ledgers(self, ledgers: Iterable[int]) -> set[int]:
+        """Delete ledgers, :data:`AT_ONCE` at a time. Some may not exist; return those that did."""
+        free, deleted = asyncio.Semaphore(AT_ONCE), set[int]()
 
-        async def delete(ledger: int) -> bool:
+        async def delete(ledger: int) -> None:
             async with free:
                 with suppress(NoSuchLedgerError):
                     await self.store.metadata.delete_ledger(ledger)
-                    return True
-            return False
+                    deleted.add(ledger)
 
-        return sum(await asyncio.gather(*map(delete, ledgers)))
+        await asyncio.gather(*map(delete, ledgers))
+        return deleted
 
     async def offload(
         self,
@@ -352,7 +352,8 @@ class Log:
         return {name: acknowledged_of(node.data) for name, node in nodes.items() if node is not None}
 
     async def delete(self) -> int:
-        """Delete the log permanently, with its ledgers and cursors. Returns how many of its ledgers were deleted.
+        """Delete the log permanently, with its ledgers and cursors. Returns how many of its ledgers were deleted, from
+        bookies or an object store.
 
         The log is sealed first, so that nobody appends to it and its chain stays the same. Then the ledgers are
         deleted, and the chain last. An interrupted delete leaves a sealed log, and the next delete finishes it.
@@ -369,10 +370,10 @@ class Log:
             for each in await self._nodes.pending(writer):
                 with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or created by another process
                     await self.store.delete_ledger(each.ledger, of_log=self.name)
-        await Offloads(self.store, self._nodes).remove_all()
+        deleted |= await Offloads(self.store, self._nodes).remove_all() & {each.ledger for each in chain.offloads}
         self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         await self._nodes.delete()
-        return deleted
+        return len(deleted)
 
     async def seal(self) -> None:
         """End the log: its last ledger is closed, and nothing can be appended. A leading writer learns of it by an

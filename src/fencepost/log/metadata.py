@@ -139,8 +139,23 @@ class LogNodes:
         """Read the node of the chain. Raises :class:`NoSuchLogError`."""
         node = await self.client.read_node(self.path, watch)
         if node is None:
-            raise NoSuchLogError(f"there is no log {self.name}: make it, or correct the name")
+            raise self._is_unknown()
         return node
+
+    def _is_unknown(self) -> NoSuchLogError:
+        return NoSuchLogError(f"there is no log {self.name}: make it, or correct the name")
+
+    async def _create(self, below: str, data: bytes, *, ephemeral: bool = False, sequential: bool = False) -> bool:
+        """Create a node of the log; return False if it exists. Raises :class:`NoSuchLogError`, and creates nothing for
+        a log that does not exist.
+        """
+        try:
+            made = await self.client.create_node(
+                f"{self.path}/{below}", data, inside=self.path, ephemeral=ephemeral, sequential=sequential
+            )
+        except LookupError:
+            raise self._is_unknown() from None
+        return made is not None
 
     async def missing(self, chain: Chain) -> tuple[int, ...]:
         """The ledgers of the chain that do not exist, in order, except those that are offloaded, and those that were
@@ -197,10 +212,8 @@ class LogNodes:
     # -- trimmed ledgers -----------------------------------------------------------------------------------------------
 
     async def create_trim(self, ledgers: Sequence[int]) -> None:
-        """Record ledgers to delete once they are not in the chain any more."""
-        await self.client.create_node(
-            f"{self.path}/{TRIMS}/t-", struct.pack(f">{len(ledgers)}q", *ledgers), sequential=True
-        )
+        """Record ledgers to delete once they are not in the chain any more. Raises :class:`NoSuchLogError`."""
+        await self._create(f"{TRIMS}/t-", struct.pack(f">{len(ledgers)}q", *ledgers), sequential=True)
 
     async def trims(self) -> list[tuple[str, list[int]]]:
         """The records of ledgers to delete: names and ledgers, in order of the names."""
@@ -218,8 +231,8 @@ class LogNodes:
     # -- ledgers of batches --------------------------------------------------------------------------------------------
 
     async def create_pending(self, writer: str, pending: Pending) -> None:
-        """Record a ledger of a batch that is about to be created."""
-        await self.client.create_node(self._pending(writer, pending.ledger), _PENDING.pack(*pending[1:]))
+        """Record a ledger of a batch that is about to be created. Raises :class:`NoSuchLogError`."""
+        await self._create(self._pending(writer, pending.ledger), _PENDING.pack(*pending[1:]))
 
     async def batch_writers(self) -> list[str]:
         """The writers that have records of ledgers."""
@@ -240,16 +253,17 @@ class LogNodes:
     async def withdraw(self, writer: str, pending: Pending) -> None:
         """Mark a ledger as about to be deleted."""
         await self.client.write_node(
-            self._pending(writer, pending.ledger), _PENDING.pack(*pending._replace(withdrawn=True)[1:])
+            f"{self.path}/{self._pending(writer, pending.ledger)}",
+            _PENDING.pack(*pending._replace(withdrawn=True)[1:]),
         )
 
     async def delete_pending(self, writer: str, ledger: int) -> None:
         """Delete the record of a ledger that is in the chain or deleted, and the writer's node if that was its last."""
-        await self.client.delete_node(self._pending(writer, ledger))
+        await self.client.delete_node(f"{self.path}/{self._pending(writer, ledger)}")
         await self.client.delete_node(f"{self.path}/{PENDING}/{writer}")
 
     def _pending(self, writer: str, ledger: int) -> str:
-        return f"{self.path}/{PENDING}/{checked_name(writer, 'a writer of batches')}/{ledger}"
+        return f"{PENDING}/{checked_name(writer, 'a writer of batches')}/{ledger}"
 
     # -- offloaded ledgers ---------------------------------------------------------------------------------------------
 
@@ -257,9 +271,8 @@ class LogNodes:
         """Record an object that is about to be written; return False if there is such a record. Raises
         :class:`NoSuchLogError`.
         """
-        await self.find()  # creates no node for a log that does not exist
         data = _ATTEMPT.pack(attempt.since, attempt.withdrawn) + attempt.place.encode()
-        return await self.client.create_node(f"{self.path}/{OBJECTS}/{attempt.name}", data) is not None
+        return await self._create(f"{OBJECTS}/{attempt.name}", data)
 
     async def attempts(self) -> list[Attempt]:
         """The records of all attempts."""
@@ -294,8 +307,7 @@ class LogNodes:
 
     async def stand(self, candidate: str) -> None:
         """Become the leader if nobody is; :meth:`leader` reads who it is. Raises :class:`NoSuchLogError`."""
-        await self.find()  # creates no node for a log that does not exist
-        await self.client.create_node(f"{self.path}/{LEADER}", candidate.encode(), ephemeral=True)
+        await self._create(LEADER, candidate.encode(), ephemeral=True)
 
     async def resign(self, candidate: str) -> None:
         """Delete the leader's node, if it is this candidate's."""
@@ -315,9 +327,7 @@ class LogNodes:
 
     async def create_cursor(self, cursor: str, data: bytes) -> bool:
         """Create a cursor; return False if it exists. Raises :class:`NoSuchLogError`."""
-        await self.find()
-        path = f"{self.path}/{CURSORS}/{checked_name(cursor, 'a cursor')}"
-        return await self.client.create_node(path, data) is not None
+        return await self._create(f"{CURSORS}/{checked_name(cursor, 'a cursor')}", data)
 
     async def write_cursor(self, cursor: str, data: bytes, version: int) -> int:
         """Replace a cursor if it still has this version. Returns the next version.

@@ -213,13 +213,14 @@ class Offloads:
         await self._remove(attempt)
         return True
 
-    async def remove_all(self) -> None:
-        """Remove all objects of a log that is about to be deleted."""
+    async def remove_all(self) -> set[int]:
+        """Remove all objects of a log that is about to be deleted. Returns the ledgers with a record of an object."""
         attempts = await self._nodes.attempts()
         for folder in {_folder_of(each) for each in attempts}:
             await self._remove_strays(object_store(folder))
         for each in attempts:
             await self._remove(each)
+        return {each.ledger for each in attempts}
 
     async def _remove(self, attempt: Attempt) -> None:
         """Remove an object, and then its record."""

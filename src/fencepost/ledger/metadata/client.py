@@ -759,10 +759,12 @@ class MetadataClient:
         return Node(data, stat.version, stat.ephemeralOwner)
 
     async def create_node(
-        self, below: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+        self, below: str, data: bytes = b"", *, inside: str = "", ephemeral: bool = False, sequential: bool = False
     ) -> str | None:
         """Create a node and its missing parents. Returns its path; None if it exists. After a lost answer the request
         is repeated: then an existing node may be its own, and a ``sequential`` node may be created twice.
+
+        ``inside``: a node above it that is not created. Raises ``LookupError`` if that is missing.
         """
         path = self._path(below)
         while True:
@@ -774,7 +776,7 @@ class MetadataClient:
             except exceptions.NoNodeError:  # another client may have deleted an empty parent
                 if not await self.is_initialised():
                     raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
-                await self._make_path(path.rpartition("/")[0])
+                await self._make_path(path.rpartition("/")[0], self._path(inside))
 
     async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION) -> bool:
         """Replace a node's data if it has this version; returns whether it did. After a lost answer it may return False
@@ -818,10 +820,12 @@ class MetadataClient:
             )
         return data
 
-    async def _make_path(self, path: str) -> None:
-        """Create a node and its missing parents."""
+    async def _make_path(self, path: str, inside: str = "") -> None:
+        """Create a node and its missing parents. Raises ``LookupError`` if ``inside`` is one of them."""
         missing = [path]
         while missing:
+            if missing[-1] == inside:
+                raise LookupError(inside)
             try:
                 await self._retry(self._kazoo.create_async, missing[-1])
                 missing.pop()
