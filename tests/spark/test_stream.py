@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from contextlib import closing
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import ProtocolRaised
+from fencepost.spark import stream
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.stream import Feeder, follow
 from fencepost.traces import RunsFile, TraceError, TraceEvent, TraceWriter
@@ -81,6 +83,20 @@ def test_the_time_that_it_takes_begins_after_the_first_batch(spark: object, tmp_
     with closing(Cluster()) as cluster:
         follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(patience=0), told.extend, lambda: True)
     assert [outcome.verdict for outcome in told] == ["rejected"]
+
+
+def test_a_folder_that_a_late_task_writes_to_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove, removals = shutil.rmtree, list[str]()
+
+    def removes_the_second_time(folder: str, ignore_errors: bool) -> None:
+        removals.append(folder)
+        if len(removals) == 2:
+            remove(folder, ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", removes_the_second_time)
+    with stream._temporary_folder() as folder:
+        Path(folder, "state").mkdir()
+    assert removals == [folder, folder] and not Path(folder).exists()
 
 
 def test_what_is_there_already_is_in_the_first_batch(tmp_path: Path) -> None:

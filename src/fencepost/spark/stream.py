@@ -9,6 +9,8 @@ folders at a URL.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import tempfile
 import threading
 import time
@@ -42,6 +44,9 @@ from fencepost.traces.validation.watch import Limits, Watch, WatchState
 EVERY = 1.0
 """Seconds between two batches of events."""
 
+LATE = 30.0
+"""Seconds in which tasks of a query that has stopped end, too."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WatchState).decode
 
@@ -60,7 +65,7 @@ def follow(
     Raises :class:`fencepost.traces.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
     conformance raises when asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
     """
-    with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as cleanup:
+    with _temporary_folder() as folder, contextlib.ExitStack() as cleanup:
         spark = cluster.session_with(
             {"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false"}
         )
@@ -93,6 +98,20 @@ def follow(
             raise ProtocolRaised(raised[0])
         if query.exception() is not None:
             raise SystemFailure(f"Spark failed: {reason(query.exception())}")
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """A folder that is removed at the end. Tasks of a query that has stopped may write to it for a moment."""
+    folder = tempfile.mkdtemp(prefix="fencepost-validate-")
+    try:
+        yield folder
+    finally:
+        end = time.monotonic() + LATE
+        shutil.rmtree(folder, ignore_errors=True)
+        while os.path.exists(folder) and time.monotonic() < end:
+            time.sleep(EVERY / 10)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stop(query: Any) -> None:
