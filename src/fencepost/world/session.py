@@ -64,9 +64,15 @@ class Transaction:
         self._session = session
         self._operations: list[Any] = []
 
-    def create(self, path: str, value: bytes = b"") -> None:
+    def create(
+        self, path: str, value: bytes = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False
+    ) -> None:
         """Add the creation of a node."""
-        self._operations.append(wire.Create(path, value, OPEN_ACL_UNSAFE, 0))
+        self._operations.append(wire.Create(path, value, acl or OPEN_ACL_UNSAFE, ephemeral + 2 * sequence))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Add the deletion of a node."""
+        self._operations.append(wire.Delete(path, version))
 
     def commit_async(self) -> AsyncResult:
         """Send the changes."""
@@ -138,54 +144,9 @@ class Session:
         return self.submit(wire.Delete(path, version))
 
     def create_async(
-        self,
-        path: str,
-        value: bytes = b"",
-        acl: Any = None,
-        ephemeral: bool = False,
-        sequence: bool = False,
-        makepath: bool = False,
+        self, path: str, value: bytes = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False
     ) -> AsyncResult:
-        request = wire.Create(path, value, acl or OPEN_ACL_UNSAFE, ephemeral + 2 * sequence)
-        if not makepath:
-            return self.submit(request)
-        result = AsyncResult()
-        self._loop.create_task(self._create(request, result))
-        return result
-
-    async def _create(self, request: Any, result: AsyncResult) -> None:
-        """Create a node and its missing parents."""
-        try:
-            try:
-                result.set(await self._answer(request))
-            except exceptions.NoNodeError:
-                await self._make(request.path.rpartition("/")[0])
-                result.set(await self._answer(request))
-        except exceptions.KazooException as error:
-            result.set(exception=error)
-
-    async def _make(self, path: str) -> None:
-        if not path:
-            return
-        try:
-            await self._answer(wire.Create(path, b"", OPEN_ACL_UNSAFE, 0))
-        except exceptions.NodeExistsError:
-            pass
-        except exceptions.NoNodeError:
-            await self._make(path.rpartition("/")[0])
-            await self._make(path)
-
-    async def _answer(self, request: Any) -> Any:
-        future = self._loop.create_future()
-
-        def resolve(result: AsyncResult) -> None:
-            if result.exception is None:
-                future.set_result(result.value)
-            else:
-                future.set_exception(result.exception)
-
-        self.submit(request).rawlink(resolve)
-        return await future
+        return self.submit(wire.Create(path, value, acl or OPEN_ACL_UNSAFE, ephemeral + 2 * sequence))
 
     def submit(self, request: Any) -> AsyncResult:
         """Send a request, now or once connected."""

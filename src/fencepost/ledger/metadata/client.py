@@ -35,6 +35,7 @@ from fencepost.ledger import errors
 from fencepost.ledger.client_configuration import ClientConfiguration
 from fencepost.ledger.metadata import paths, racks, registration, serialization
 from fencepost.ledger.metadata.address import Address, parse
+from fencepost.ledger.metadata.ids import LedgerIds
 from fencepost.ledger.metadata.registration import BookieServiceInfo
 from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.placement import Placement, Policy
@@ -170,6 +171,7 @@ class MetadataClient:
         self._connected = asyncio.Event()
         self._kazoo = self._new_session(tls)
         self._kazoo.add_listener(self._state_changed)
+        self._ids = LedgerIds(self)
 
     def _new_session(self, tls: Tls | None) -> Any:
         """kazoo's client, not started."""
@@ -502,32 +504,34 @@ class MetadataClient:
                     yield leaf
 
     async def new_ledger_id(self) -> int:
-        """An id that no ledger has had, from a sequential node. Ids up to 2^31 - 2 come from one generator, later ones
-        from another.
-        """
-        if await self._retry(self._kazoo.exists_async, self._path(paths.LONG_ID_GENERATOR)) is None:
-            number = await self._sequential(paths.ID_GENERATOR)
-            if number is not None:
-                return number
-            await self._make_path(self._path(paths.LONG_ID_GENERATOR))
-        while True:
-            children = await self._retry(self._kazoo.get_children_async, self._path(paths.LONG_ID_GENERATOR))
-            highs = [int(name[4:]) for name in children if name.startswith("HOB-") and name[4:].isdecimal()]
-            high = max(highs, default=1)
-            folder = f"{paths.LONG_ID_GENERATOR}/HOB-{high:010}"
-            number = await self._sequential(folder)
-            if number is not None:
-                return high << 32 | number
-            await self._make_path(self._path(f"{paths.LONG_ID_GENERATOR}/HOB-{high + 1:010}"))
+        """An id that no ledger has had, see :mod:`.ids`."""
+        return await self._ids.next()
 
-    async def _sequential(self, folder: str) -> int | None:
-        """The next number of a folder; None when all are used. A number whose answer is lost is skipped."""
+    async def numbers(self, folder: str, count: int) -> list[int]:
+        """The next numbers of a folder, from sequential nodes, in order. Numbers whose answer is lost are skipped."""
         prefix = self._path(f"{folder}/ID-")
-        path = await self._retry(self._kazoo.create_async, prefix, b"", None, True, True, True)
-        text = path.removeprefix(prefix)
-        with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
-            await self._once(path, self._kazoo.delete_async, path)  # otherwise it goes with the session
-        return int(text) if text.isdecimal() and int(text) < paths.FIRST_LONG_ID else None
+
+        def create(_: str) -> Any:
+            transaction = self._kazoo.transaction()
+            for _number in range(count):
+                transaction.create(prefix, b"", None, True, True)
+            return transaction.commit_async()
+
+        made = await self._retry(create, prefix)
+        while any(isinstance(each, exceptions.NoNodeError) for each in made):
+            if not await self.is_initialised():
+                raise errors.NoClusterError(f"there is no cluster at {self.address}")
+            await self._make_path(self._path(folder))
+            made = await self._retry(create, prefix)
+        failed = next((each for each in made if isinstance(each, Exception)), None)
+        if failed is not None:
+            raise self._refused(folder, failed)
+        transaction = self._kazoo.transaction()
+        for path in made:
+            transaction.delete(path)
+        transaction.commit_async()  # nobody waits for this: otherwise they go with the session
+        texts = [path.removeprefix(prefix) for path in made]
+        return [int(text) for text in texts if text.isdecimal()]  # one that is full has -2147483648
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
