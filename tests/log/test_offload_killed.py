@@ -179,7 +179,8 @@ def test_an_offload_that_a_deletion_overtakes_leaves_nothing(
     """
     copy = exporting.copy
 
-    async def nothing(_: offload.Offloads) -> None: ...
+    async def nothing(_: offload.Offloads) -> set[int]:
+        return set()
 
     async def test(cluster: Standing) -> None:
         for at, sees_it in [*((each, True) for each in range(8)), (4, False)]:

@@ -182,7 +182,7 @@ def test_what_is_wrong_with_an_object_is_said(tmp_path: Path, objects: ObjectSto
         objects.remove(chunk)
         await says(r"entries is missing")
         objects.write(chunk, whole)
-        objects.write(manifest, described[:40] + b"7" + described[41:])
+        objects.write(manifest, described[:40] + bytes([described[40] ^ 1]) + described[41:])
         await says(r"json is damaged: it is not what was written")
         objects.remove(manifest)
         await says(rf"json is missing: ledger {places[0].ledger} was offloaded there")
