@@ -164,18 +164,19 @@ class Bookie:
         short: bool = True,
         settings: Mapping[str, object] = NONE,
         program: Sequence[str] = PROGRAM,
+        host: str = "127.0.0.1",
     ) -> None:
-        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; for the rest see
-        :class:`Cluster`.
+        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; ``host``: where one of
+        ours listens; for the rest see :class:`Cluster`.
         """
         folder.mkdir(parents=True)
         self.kind = kind
         self.folder = folder
         self.port = free_port()
-        self.id = f"127.0.0.1:{self.port}"
+        self.id = f"{host}:{self.port}"
         if kind == FENCEPOST:
             words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port)]
-            for name, value in ({"zkTimeout": 6000} | dict(settings)).items():
+            for name, value in ({"zkTimeout": 6000, "listeningInterface": host} | dict(settings)).items():
                 words += ["--set", f"{name}={value}"]
             command = [*program, *words]
             self.server = Server(
@@ -223,9 +224,10 @@ class Cluster:
         short: bool = True,
         settings: Mapping[str, object] = NONE,
         program: Sequence[str] = PROGRAM,
+        apart: bool = False,
     ) -> None:
         """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see
-        :func:`jars.java`.
+        :func:`jars.java`. ``apart``: each of our bookies has a loopback address of its own.
 
         ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are
         started by.
@@ -236,6 +238,7 @@ class Cluster:
         self._short = short
         self._settings = settings
         self._program = program
+        self._apart = apart
         self.service, where = metadata_service(metadata, folder / "metadata", heap, short)
         self.uri = f"zk://{where}/ledgers"
         self.bookies: list[Bookie] = []
@@ -254,6 +257,7 @@ class Cluster:
                     self._short,
                     self._settings,
                     self._program,
+                    f"127.0.0.{number + 2}" if self._apart else "127.0.0.1",
                 )
             )
             self.bookies[-1].server.launch()

@@ -165,7 +165,9 @@ class Pulsar:
     def __init__(self, metadata: str, folder: Path, settings: Mapping[str, object] = NONE) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        self.cluster = Cluster(FENCEPOST, metadata, folder / "cluster", settings={"gcWaitTime": COLLECTED})
+        cleaning = {"gcWaitTime": COLLECTED}
+        # Pulsar knows the racks of hosts, not of ports.
+        self.cluster = Cluster(FENCEPOST, metadata, folder / "cluster", settings=cleaning, apart=True)
         self.brokers = [Broker("broker", folder, self.cluster, settings)]
         self.client: AskedProcess | None = None
         self.topics = 0
@@ -485,6 +487,50 @@ def decoder(pulsar: Pulsar) -> None:
     equal([each["sequence_id"] for each in found], list(numbers), "sequence ids")
     equal([each["payload"] for each in found] == [body(number) for number in numbers], True, "whether bodies are equal")
     equal({each["producer"] for each in found}, {"interop"}, "producers")
+
+
+@_among(FIRST, "racks")
+def racks(pulsar: Pulsar) -> None:
+    """Racks that Fencepost sets are those of the broker's client, and those that Pulsar sets are Fencepost's."""
+    cluster, (alone, *others) = pulsar.cluster, [each.id for each in pulsar.cluster.bookies]
+    for bookie in others:
+        _rack(cluster, bookie, "/r1")
+    _rack(cluster, alone, "/r2")
+    try:
+        named = pulsar.broker.ask("GET", "bookies/racks-info")["default"]
+        equal(
+            {each: about["rack"] for each, about in named.items()},
+            {alone: "/r2"} | dict.fromkeys(others, "/r1"),
+            "racks",
+        )
+        pulsar.broker.restart()
+        equal(_without(pulsar, alone), [], "ledgers in one rack")
+        pulsar.broker.ask("POST", f"bookies/racks-info/{others[0]}?group=default", {"rack": "/r2", "hostname": "h"})
+        pulsar.broker.ask("POST", f"bookies/racks-info/{alone}?group=default", {"rack": "/r1", "hostname": "h"})
+        equal(_rack(cluster, others[0]), f"bookie {others[0]} is in /r2", "what Pulsar has set")
+        pulsar.broker.restart()
+        equal(_without(pulsar, others[0]), [], "ledgers in one rack, after Pulsar has moved one of them")
+    finally:
+        for bookie in (alone, *others):
+            _rack(cluster, bookie, "--remove")
+        pulsar.broker.restart()
+
+
+def _rack(cluster: Cluster, bookie: str, *words: str) -> str:
+    """Set the rack of a bookie, or show it."""
+    command = [*PROGRAM, "bookie", "rack", bookie, *words, "--metadata", cluster.uri]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout.strip()
+
+
+def _without(pulsar: Pulsar, bookie: str) -> list[int]:
+    """Ledgers of new topics that have no entry on a bookie: without racks, one of four would be such."""
+    ledgers = []
+    for _ in range(24):
+        topic = pulsar.topic()
+        pulsar.produced(topic, range(1))
+        ledgers += pulsar.ledgers(topic)
+    with fencepost.connect(pulsar.cluster.uri) as store:
+        return [each for each in ledgers if bookie not in store.ledger_metadata(each).fragments[0].ensemble]
 
 
 KINDS: Mapping[str, tuple[str, Mapping[str, object], Mapping[str, Case]]] = {
