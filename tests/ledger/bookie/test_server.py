@@ -177,7 +177,7 @@ def test_half_a_frame_for_ever_is_closed(
     monkeypatch.setattr("fencepost.ledger.bookie.server.SWEEP", 0.01)
 
     async def main() -> None:
-        async with serving(tmp_path, frameTimeoutMs=50, nettyMaxFrameSizeBytes=1_024) as served:
+        async with serving(tmp_path, frameTimeoutMs=1_000, nettyMaxFrameSizeBytes=1_024) as served:
             hostile, other = await served.client(), await served.client()
             assert (await other.ask(add(1, 0))).code is Code.OK
             hostile.writer.write(v3.encode_request(1, add(1, 1, bytes(size)))[:sent])
