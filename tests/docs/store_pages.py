@@ -102,7 +102,7 @@ def _run(line: str, folder: str, exported: dict[str, str]) -> str:
         "PYSPARK_PYTHON": sys.executable,
     }
     python = shlex.quote(sys.executable)
-    line = re.sub(r"(^|\| )fencepost\b", rf"\1{python} -m fencepost", line)
+    line = re.sub(r"((?:^|\| )(?:\w+=\S+ )*)fencepost\b", rf"\1{python} -m fencepost", line)
     line = re.sub(r"^python\b", python, line)
     done = subprocess.run(
         line,
