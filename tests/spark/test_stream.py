@@ -99,6 +99,14 @@ def test_a_folder_that_a_late_task_writes_to_is_removed(monkeypatch: pytest.Monk
     assert removals == [folder, folder] and not Path(folder).exists()
 
 
+def test_a_folder_that_stays_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(stream, "LATE", 0.0)
+    with monkeypatch.context() as patch, stream._temporary_folder() as folder:
+        patch.setattr(shutil, "rmtree", lambda folder, ignore_errors: None)
+    shutil.rmtree(folder)
+    assert f"{folder} could not be removed" in caplog.text
+
+
 def test_what_is_there_already_is_in_the_first_batch(tmp_path: Path) -> None:
     class Slow(Tail):
         def poll(self) -> list[TraceEvent]:

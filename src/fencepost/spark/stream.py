@@ -9,6 +9,7 @@ folders at a URL.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
@@ -46,6 +47,8 @@ EVERY = 1.0
 
 LATE = 30.0
 """Seconds in which tasks of a query that has stopped end, too."""
+
+_log = logging.getLogger("fencepost.spark")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WatchState).decode
@@ -112,6 +115,8 @@ def _temporary_folder() -> Iterator[str]:
         while os.path.exists(folder) and time.monotonic() < end:
             time.sleep(EVERY / 10)
             shutil.rmtree(folder, ignore_errors=True)
+        if os.path.exists(folder):
+            _log.warning("%s could not be removed: remove it", folder)
 
 
 def _stop(query: Any) -> None:

@@ -508,7 +508,11 @@ class MetadataClient:
         return await self._ids.next()
 
     async def numbers(self, folder: str, count: int) -> list[int]:
-        """The next numbers of a folder, from sequential nodes, in order. Numbers whose answer is lost are skipped."""
+        """The next ``count`` numbers of a folder, in order, from sequential nodes, which are deleted again. Fewer if it
+        has come to 2^31 - 1, as ZooKeeper goes on with negative ones. Numbers whose answer is lost are skipped.
+
+        Raises :class:`NoClusterError`, and :class:`MetadataServiceError`.
+        """
         prefix = self._path(f"{folder}/ID-")
 
         def create(_: str) -> Any:
@@ -529,9 +533,9 @@ class MetadataClient:
         transaction = self._kazoo.transaction()
         for path in made:
             transaction.delete(path)
-        transaction.commit_async()  # nobody waits for this: otherwise they go with the session
+        transaction.commit_async()  # nobody waits for it: if it is lost, they go with the session
         texts = [path.removeprefix(prefix) for path in made]
-        return [int(text) for text in texts if text.isdecimal()]  # one that is full has -2147483648
+        return [int(text) for text in texts if text.isdecimal()]
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
