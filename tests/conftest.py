@@ -3,10 +3,12 @@ campaigns are run, and how tests are divided among workers.
 """
 
 import os
+import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +38,20 @@ def pytest_runtest_setup() -> None:
 def the_same_engine_whatever_is_compiled() -> None:
     """A check in this process waits for loops that are not compiled yet, and has the engine that it has otherwise."""
     import_module("fencepost.api.check").WHILE_COMPILING = 0  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def generator(monkeypatch: pytest.MonkeyPatch) -> random.Random:
+    """What this thread draws from in place of the process's generator, as a server of another test draws from that."""
+    own, here = random.Random(5), get_ident()
+
+    def in_thread(mine: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: (mine if get_ident() == here else theirs)(*args, **options)
+
+    for name in random.__all__:
+        if hasattr(own, name):
+            monkeypatch.setattr(random, name, in_thread(getattr(own, name), getattr(random, name)))
+    return own
 
 
 @pytest.fixture(scope="session")

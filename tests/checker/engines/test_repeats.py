@@ -261,14 +261,13 @@ def test_of_each_action_the_first_few_are_repeated_and_then_one_in_67() -> None:
     assert stepper.evaluations == 1 + len(runs)
 
 
-def test_repetition_leaves_the_generator_as_it_was() -> None:
-    random.seed(5)
-    before = random.getstate()
+def test_repetition_leaves_the_generator_as_it_was(generator: random.Random) -> None:
+    before = generator.getstate()
     seen = []
     for number in (1, 2):
         with repeats.elsewhere(number):
             seen.append(random.random())
-        assert random.getstate() == before
+        assert generator.getstate() == before
     assert seen[0] != seen[1] and random.random() not in seen
 
 
