@@ -159,7 +159,8 @@ class Document:
             self.sampled[event["protocol"]] = event
         elif kind == "fault" or (kind == "ended" and event["why"]):
             self.found.append(self._said(event.get("message") or event["why"]))
-        self.doing = event["title"] if kind == "checking" else ""
+        if kind != "progress":
+            self.doing = event["title"] if kind == "checking" else ""
         if kind in ("ready", "ended", "fault"):
             self.is_running, self.is_ready = False, kind == "ready"
             self.server.one_is_over(self)
