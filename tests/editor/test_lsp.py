@@ -203,7 +203,7 @@ def test_an_edit_ends_the_check_of_the_text_before_it(tmp_path: Path) -> None:
     async def test(editor: Editor) -> None:
         editor.open("counter.py", ENDLESS)  # whose check would take an hour
         await editor.lenses("counter.py", "Checking small")
-        await asyncio.sleep(1.2)  # the check has told of its progress since
+        await asyncio.sleep(1.2)  # longer than until the first report of progress
         assert "Checking small ..." in await editor.lenses("counter.py", "Check")
         editor.save("counter.py", COUNTER)
         await editor.has("counter.py", "jump is not enabled")
