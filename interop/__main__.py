@@ -167,8 +167,8 @@ class Examination:
     def plan_pulsar(self) -> dict[str, dict[str, pulsar_broker.Case]]:
         """The wanted cases of Pulsar's broker, by their names, by clusters."""
         plan: dict[str, dict[str, pulsar_broker.Case]] = {}
-        for kind, (_, _, chosen) in pulsar_broker.KINDS.items():
-            named = {f"Pulsar's broker, {kind}: {case}": body for case, body in chosen.items()}
+        for kind, about in pulsar_broker.KINDS.items():
+            named = {f"Pulsar's broker, {kind}: {case}": body for case, body in about.cases.items()}
             plan[kind] = {name: body for name, body in named.items() if self.wanted(name)}
         return plan
 
@@ -180,8 +180,9 @@ class Examination:
                 continue
             if not plan:
                 continue
-            metadata, settings, _ = pulsar_broker.KINDS[kind]
-            pulsar = pulsar_broker.Pulsar(metadata, self.folder / f"pulsar-on-{metadata}", settings)
+            about = pulsar_broker.KINDS[kind]
+            folder = self.folder / f"pulsar, {kind}".replace(", ", "-").replace(" ", "-")
+            pulsar = pulsar_broker.Pulsar(about.metadata, folder, about.settings, about.secured)
             try:
                 pulsar.start()
                 for name, body in plan.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from interop import jars
+from interop.certificates import Certificates
 from interop.processes import Server, free_port
 
 FENCEPOST = "fencepost"
@@ -92,8 +94,12 @@ def quorum(folder: Path, count: int = 3) -> tuple[Group, str]:
     return Group(servers, where), ",".join(where)
 
 
-def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = True) -> tuple[Server | Group, str]:
-    """A metadata service that has not started yet, and where clients find it, as HOST:PORT,..."""
+def metadata_service(
+    kind: str, folder: Path, heap: int = 256, short: bool = True, secured: Certificates | None = None
+) -> tuple[Server | Group, str]:
+    """A metadata service that has not started yet, and where clients find it, as HOST:PORT,... ``secured``: for one
+    node of ours.
+    """
     folder.mkdir(parents=True)
     if kind == QUORUM:
         return quorum(folder)
@@ -102,8 +108,10 @@ def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = Tru
     log = folder / "log"
     if kind == FENCEPOST:
         settings = folder / "metadata.toml"
-        settings.write_text(f"tickTime = {TICK}\n")
-        words = ["metadata", str(folder / "data"), "--port", str(port), "--settings", str(settings)]
+        own = {"clientPort": port} if secured is None else secured.of_metadata(port)
+        lines = [f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in {"tickTime": TICK, **own}.items()]
+        settings.write_text("".join(lines))
+        words = ["metadata", str(folder / "data"), "--settings", str(settings)]
         command = [sys.executable, "-m", "fencepost", *words]
         return Server("our metadata service", command, log, lambda server: " serves" in server.said()), where
     settings = folder / "zoo.cfg"
@@ -225,9 +233,11 @@ class Cluster:
         settings: Mapping[str, object] = NONE,
         program: Sequence[str] = PROGRAM,
         apart: bool = False,
+        secured: Certificates | None = None,
     ) -> None:
         """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see
-        :func:`jars.java`. ``apart``: each of our bookies has a loopback address of its own.
+        :func:`jars.java`. ``apart``: each of our bookies has a loopback address of its own. ``secured``: nobody speaks
+        without TLS, where all are ours and the metadata service is one node.
 
         ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are
         started by.
@@ -236,10 +246,10 @@ class Cluster:
         self.folder = folder
         self._heap = heap
         self._short = short
-        self._settings = settings
-        self._program = program
+        self._settings = settings if secured is None else {**settings, **secured.of_bookies()}
+        self._program = program if secured is None else (*secured.of_our_clients(), *program)
         self._apart = apart
-        self.service, where = metadata_service(metadata, folder / "metadata", heap, short)
+        self.service, where = metadata_service(metadata, folder / "metadata", heap, short, secured)
         self.uri = f"zk://{where}/ledgers"
         self.bookies: list[Bookie] = []
 

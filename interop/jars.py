@@ -13,6 +13,8 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +23,8 @@ FOLDER = HERE.parent / ".interop"
 KAFKA = FOLDER / "kafka"
 CODEC = FOLDER / "codec"
 PULSAR = FOLDER / "pulsar"
+OFFLOADERS = PULSAR / "offloaders"
+"""What a broker of Pulsar loads to move ledgers to an object store, out of an archive among the jars."""
 MESSAGES = FOLDER / "messages"
 MANAGED = FOLDER / "managed"
 MANAGED_SHIM = FOLDER / "managed-shim"
@@ -128,6 +132,13 @@ def fetch_pulsar(tests: bool = False) -> None:
         _compile(MANAGED_SHIM, [HERE / "java" / "managed", PROCESSES], f"{MANAGED}/*", pom)
         return
     _copy(pom, PULSAR)
+    if not OFFLOADERS.is_dir():
+        (archive,) = PULSAR.glob("pulsar-offloader-*.tar.gz")
+        with tarfile.open(archive) as members, tempfile.TemporaryDirectory(dir=PULSAR) as whole:
+            members.extractall(whole, filter="data")
+            (unpacked,) = Path(whole).glob("*/offloaders")
+            unpacked.rename(OFFLOADERS)
+        archive.unlink()
     _compile(MESSAGES, [HERE / "java" / "pulsar", LINES], f"{PULSAR}/*", pom)
 
 

@@ -10,19 +10,23 @@ import hashlib
 import json
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow.fs import FileSelector, FileSystem
 
 import fencepost
 from fencepost.spark.ledgers.pulsar import pulsar as decoded
 from interop import jars
 from interop.cases import equal, until
+from interop.certificates import Certificates
 from interop.clients import AskedProcess
 from interop.clusters import FENCEPOST, NONE, PROGRAM, QUORUM, Cluster, Group, java_uri
 from interop.processes import DidNotStart, Server, free_port
@@ -54,6 +58,9 @@ SETTINGS: Mapping[str, object] = {
     "transactionCoordinatorEnabled": "true",
     "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
     "loadBalancerSheddingEnabled": "false",
+    "offloadersDirectory": jars.OFFLOADERS,
+    # By default, a ledger stays on the bookies for four hours after it was offloaded.
+    "managedLedgerOffloadDeletionLagMs": 0,
 }
 """Of the broker: those that a test needs. None of them works round anything."""
 
@@ -68,8 +75,13 @@ OTHER: Mapping[str, object] = {
     "bookkeeperExplicitLacIntervalInMills": 200,
     "bookkeeperClientSpeculativeReadTimeoutInMillis": 500,
     "managedLedgerMaxUnackedRangesToPersistInMetadataStore": 0,
+    "managedLedgerOffloadDriver": "S3",
 }
-"""What another broker has instead: version 3 of the bookies' protocol, striped entries, other digests."""
+"""What another broker has instead: version 3 of the bookies' protocol, striped entries, other digests; it offloads to
+S3, not to a folder.
+"""
+
+BUCKET = "offloaded"
 
 
 def body(number: int, size: int = SIZE) -> bytes:
@@ -86,10 +98,54 @@ def digest(numbers: range, size: int = SIZE) -> str:
     return found.hexdigest()
 
 
+class Archive:
+    """Where a broker offloads ledgers to: a folder, or a bucket of an S3 server, which is moto's."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
+        driver = settings.get("managedLedgerOffloadDriver", "filesystem")
+        self.server: Server | None = None
+        self.settings = {"managedLedgerOffloadDriver": driver, "narExtractionDirectory": folder / "nars"}
+        if driver == "filesystem":
+            profile, store = folder / "hadoop.xml", folder / BUCKET
+            profile.write_text("<configuration/>")
+            store.mkdir()
+            self.uri = str(store)
+            self.settings |= {"fileSystemURI": store.as_uri(), "fileSystemProfilePath": profile}
+            return
+        port = free_port()
+        self.uri = f"s3://key:secret@{BUCKET}?endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+        self.settings |= {
+            "managedLedgerOffloadBucket": BUCKET,
+            "managedLedgerOffloadServiceEndpoint": f"http://127.0.0.1:{port}",
+        }
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        self.server = Server("the S3 server", command, folder / "s3.log", lambda it: "Running on" in it.said())
+
+    def start(self) -> None:
+        """Start the server, with an empty bucket."""
+        if self.server is not None:
+            self.server.start()
+            found, bucket = FileSystem.from_uri(self.uri.replace("?", "?allow_bucket_creation=true&"))
+            found.create_dir(bucket)
+
+    def objects(self) -> list[str]:
+        """The paths of all that was offloaded."""
+        found, root = FileSystem.from_uri(self.uri)
+        return [each.path for each in found.get_file_info(FileSelector(root, recursive=True)) if each.is_file]
+
+    def end(self) -> None:
+        """Kill the server."""
+        if self.server is not None:
+            self.server.kill()
+
+
 class Broker:
     """A broker, which has not started yet."""
 
-    def __init__(self, name: str, folder: Path, cluster: Cluster, settings: Mapping[str, object] = NONE) -> None:
+    def __init__(
+        self, name: str, folder: Path, cluster: Cluster, settings: Mapping[str, object], words: Sequence[str]
+    ) -> None:
+        """``words``: of its virtual machine."""
         self.port, self.web = free_port(), free_port()
         where = "zk:" + cluster.uri.removeprefix("zk://").partition("/")[0]
         own = {
@@ -103,7 +159,8 @@ class Broker:
         self.folder.mkdir()
         file = self.folder / "broker.conf"
         file.write_text("".join(f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()))
-        command = _java("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(file), heap=512)
+        keys = ("env", "ACCESS_KEY_ID=key", "ACCESS_KEY_SECRET=secret")
+        command = [*keys, *_java(*words, "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(file), heap=512)]
         self.server = Server(f"the {name}", command, self.folder / "log", lambda _: self._ready())
 
     @property
@@ -162,16 +219,29 @@ def _client() -> list[str]:
 class Pulsar:
     """A cluster of ours, a broker on it, and Pulsar's client."""
 
-    def __init__(self, metadata: str, folder: Path, settings: Mapping[str, object] = NONE) -> None:
+    def __init__(
+        self, metadata: str, folder: Path, settings: Mapping[str, object] = NONE, secured: bool = False
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
+        self.secured = Certificates(folder / "certificates", hosts=9) if secured else None
         cleaning = {"gcWaitTime": COLLECTED}
         # Pulsar knows the racks of hosts, not of ports.
-        self.cluster = Cluster(FENCEPOST, metadata, folder / "cluster", settings=cleaning, apart=True)
-        self.brokers = [Broker("broker", folder, self.cluster, settings)]
+        self.cluster = Cluster(
+            FENCEPOST, metadata, folder / "cluster", settings=cleaning, apart=True, secured=self.secured
+        )
+        self.archive = Archive(folder, settings)
+        self.settings = {**settings, **self.archive.settings, **(self.secured.of_broker() if self.secured else {})}
+        self.brokers = [self.another("broker")]
         self.client: AskedProcess | None = None
         self.topics = 0
-        self.settings = settings
+
+    def another(self, name: str) -> Broker:
+        """A broker of this cluster, which has not started yet."""
+        return Broker(name, self.folder, self.cluster, self.settings, self._words())
+
+    def _words(self) -> Sequence[str]:
+        return self.secured.of_zookeepers_client() if self.secured else ()
 
     @property
     def broker(self) -> Broker:
@@ -180,6 +250,7 @@ class Pulsar:
 
     def start(self, bookies: int = 4) -> None:
         """Start everything, and return once the client is connected."""
+        self.archive.start()
         self.cluster.service.start()
         self.cluster.add_bookies(bookies)
         where = "zk:" + self.cluster.uri.removeprefix("zk://").partition("/")[0]
@@ -193,12 +264,14 @@ class Pulsar:
             "initial-num-transaction-coordinators": "1",
         }
         command = _java(
+            *self._words(),
             "org.apache.pulsar.PulsarClusterMetadataSetup",
             *(word for name, value in words.items() for word in (f"--{name}", value)),
         )
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        if done.returncode or "setup correctly" not in done.stdout + done.stderr:
-            raise DidNotStart(f"PulsarClusterMetadataSetup ended with {done.returncode}:\n{done.stdout[-2000:]}")
+        said = done.stdout + done.stderr
+        if done.returncode or "setup correctly" not in said:
+            raise DidNotStart(f"PulsarClusterMetadataSetup ended with {done.returncode}:\n{said[-2000:]}")
         self.broker.server.start()
         self.client = AskedProcess(_client(), self.folder / "client.log")
         self.call("connect", url=self.broker.url)
@@ -271,6 +344,7 @@ class Pulsar:
         for broker in self.brokers:
             broker.server.kill()
         self.cluster.end()
+        self.archive.end()
 
 
 def _path(topic: str) -> str:
@@ -290,6 +364,8 @@ EVERY: dict[str, Case] = {}
 """By their names, for each cluster and settings of the broker."""
 FIRST: dict[str, Case] = {}
 """Those that are run with one of them."""
+SECURED: dict[str, Case] = {}
+"""Those that are also run with TLS."""
 
 
 def _among(cases: dict[str, Case], name: str) -> Callable[[Case], Case]:
@@ -300,6 +376,7 @@ def _among(cases: dict[str, Case], name: str) -> Callable[[Case], Case]:
     return add
 
 
+@_among(SECURED, "produce, roll ledgers, consume, acknowledge, restart the broker, read again")
 @_among(EVERY, "produce, roll ledgers, consume, acknowledge, restart the broker, read again")
 def session(pulsar: Pulsar) -> None:
     """What was acknowledged does not come again after the broker's restart, and another subscription gets all."""
@@ -385,7 +462,7 @@ def metadata_killed(pulsar: Pulsar) -> None:
 def broker_killed(pulsar: Pulsar) -> None:
     """The other one recovers the ledgers that are open, after the session of the killed one has ended."""
     topic, numbers = pulsar.topic(), range(10_000)
-    other = Broker(f"broker of {topic.rpartition('/')[2]}", pulsar.folder, pulsar.cluster, pulsar.settings)
+    other = pulsar.another(f"broker of {topic.rpartition('/')[2]}")
     pulsar.brokers.append(other)
     other.server.start()
     client = AskedProcess(_client(), pulsar.folder / "client-of-both.log")
@@ -437,6 +514,37 @@ def unload(pulsar: Pulsar) -> None:
     pulsar.consumed(topic, "all", numbers)
     pulsar.produced(topic, range(3_000, 3_100))
     pulsar.consumed(topic, "all", range(3_000, 3_100))
+
+
+@_among(EVERY, "offload a topic")
+def offload(pulsar: Pulsar) -> None:
+    """Closed ledgers go to an object store and leave the bookies. They are read there, and deleted with the topic."""
+    topic, numbers = pulsar.topic(), range(50_000)
+    pulsar.produced(topic, numbers)
+    last = pulsar.about(topic, "internalStats")["lastConfirmedEntry"].split(":")
+    place = {"ledgerId": int(last[0]), "entryId": int(last[1]), "partitionIndex": -1}
+    pulsar.broker.ask("PUT", f"{_path(topic)}/offload", place)
+    until(SECONDS, "the topic is offloaded", lambda: _is_offloaded(pulsar, topic))
+    *closed, last = pulsar.about(topic, "internalStats")["ledgers"]
+    equal([each["offloaded"] for each in closed], [True] * len(closed), "whether closed ledgers are offloaded")
+    equal(len(closed) > 3, True, "whether ledgers were rolled")
+    gone = {each["ledgerId"] for each in closed}
+    with fencepost.connect(pulsar.cluster.uri) as store:
+        until(SECONDS, "no offloaded ledger has metadata", lambda: not gone & set(store.list_ledgers()))
+        equal(last["ledgerId"] in store.list_ledgers(), True, "whether the last ledger has metadata")
+    until(SECONDS, "no bookie has an offloaded entry", lambda: not gone & pulsar.stored())
+    pulsar.consumed(topic, "first", numbers)
+    pulsar.broker.restart()
+    pulsar.consumed(topic, "second", numbers)
+    equal(bool(pulsar.archive.objects()), True, "whether there are objects")
+    pulsar.broker.ask("DELETE", f"{_path(topic)}?force=true")
+    until(SECONDS, "no object is left", lambda: not pulsar.archive.objects())
+
+
+def _is_offloaded(pulsar: Pulsar, topic: str) -> bool:
+    found = pulsar.broker.ask("GET", f"{_path(topic)}/offload")
+    equal(found["lastError"], "", "what ended the offload")
+    return bool(found["status"] == "SUCCESS")
 
 
 @_among(FIRST, "compaction of a topic")
@@ -533,8 +641,21 @@ def _without(pulsar: Pulsar, bookie: str) -> list[int]:
         return [each for each in ledgers if bookie not in store.ledger_metadata(each).fragments[0].ensemble]
 
 
-KINDS: Mapping[str, tuple[str, Mapping[str, object], Mapping[str, Case]]] = {
-    "version 2": (FENCEPOST, NONE, {**EVERY, **FIRST}),
-    "version 3, striped, a quorum": (QUORUM, OTHER, EVERY),
+@dataclass(frozen=True)
+class Kind:
+    """The metadata service of a cluster, settings of the broker, and the cases. ``secured``: nobody speaks without TLS,
+    and both sides show a certificate.
+    """
+
+    metadata: str
+    settings: Mapping[str, object]
+    cases: Mapping[str, Case]
+    secured: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "version 2": Kind(FENCEPOST, NONE, {**EVERY, **FIRST}),
+    "version 3, striped, a quorum": Kind(QUORUM, OTHER, EVERY),
+    "TLS": Kind(FENCEPOST, NONE, SECURED, secured=True),
 }
-"""Clusters by their names: the metadata service, settings of the broker, and cases."""
+"""Clusters by their names."""

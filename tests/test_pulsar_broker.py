@@ -44,8 +44,8 @@ def test_the_page_has_every_case() -> None:
         PAGE.read_text().partition("<!-- cases of the broker -->")[2].partition("<!-- end")[0],
         re.MULTILINE,
     )
-    first, second = KINDS.values()
-    assert table[1:] == list(first[2])
-    assert set(second[2]) <= set(first[2])
+    first, *others = KINDS.values()
+    assert table[1:] == list(first.cases)
+    assert all(set(each.cases) <= set(first.cases) for each in others)
     alone = [line for line in PAGE.read_text().splitlines() if "with the first broker alone" in line]
-    assert len(alone) == len(first[2]) - len(second[2])
+    assert len(alone) == len(first.cases) - len(others[0].cases)
