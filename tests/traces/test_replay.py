@@ -402,3 +402,37 @@ def test_the_cache_is_cleared_within_a_trace() -> None:
     for number in (*range(5), *range(5)):
         assert isinstance(replayer.step(row, "does", (), (number,)), Taken)
     assert replayer.evaluations == 10
+
+
+def test_a_cache_that_answers_nothing_is_cleared_and_one_that_answers_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.traces.validation.replay.MANY", 20)
+    for again, is_kept in ((0, False), (2, False), (3, True)):
+        replayer = Replayer(Long())
+        row = replayer.initial()
+        for number in (*range(10), *range(again), *range(10, 20)):  # the last one may clear what the others left
+            replayer.step(row, "does", (), (number,))
+        assert replayer.evaluations == 20
+        replayer.step(row, "does", (), (5,))
+        assert (replayer.evaluations == 20) is is_kept, again
+
+
+def test_slots_with_one_default_share_their_values_and_others_do_not() -> None:
+    replayer = Replayer(Keeps())
+    row = replayer.initial()
+    do(replayer, row, ("keeps", (("value", 7),), ()))
+    assert replayer.value(row, ("kept",)) == 7
+
+    class Two(Protocol):
+        one: Any = state(0)
+        other: Any = state(False)
+        more: Any = per_key((N1, N2), 0)
+
+        @action(node=(N1, N2))
+        def sets(self, node: ModelValue) -> None:
+            self.one, self.other, self.more[node] = 5, True, 5
+
+    replayer = Replayer(Two())
+    row = replayer.initial()
+    do(replayer, row, ("sets", (("node", N1),), ()))
+    assert [replayer.value(row, path) for path in (("one",), ("other",), ("more", N1), ("more", N2))] == [5, True, 5, 0]
+    assert len({id(values) for values in replayer.store.values}) == 2

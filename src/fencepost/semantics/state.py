@@ -92,9 +92,8 @@ class ValueTable:
         if index is None:
             # An interruption here does no harm: entries beyond the slots are overwritten.
             index = len(self.slots)
-            self._ids[index:] = [{encode(slot.default): 0}]
-            self.hashes[index:] = [[0]]
-            self.values[index:] = [[slot.default]]
+            ids, hashes, values = self._domain(slot)
+            self._ids[index:], self.hashes[index:], self.values[index:] = [ids], [hashes], [values]
             self.slots.append(slot)
             self._index[place] = index
             self._grow(slot, index)
@@ -102,6 +101,10 @@ class ValueTable:
             _refuse_namesakes(self.slots[index].path, slot.path)
         self.numbered[id(slot)] = (index, slot)
         return index
+
+    def _domain(self, slot: Slot) -> tuple[dict[bytes, int], list[int], list[Value]]:
+        """The numbers of a new slot's values by their encodings, and hashes and values by number."""
+        return {encode(slot.default): 0}, [0], [slot.default]
 
     def _grow(self, slot: Slot, index: int) -> None:
         shape = self.protocol.shapes.get(slot.path[0])

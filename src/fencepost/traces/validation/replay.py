@@ -28,7 +28,7 @@ from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.language.network import FATES
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import ModelValue, NotAValue, Value, freeze, kind_of, same, show, show_call
+from fencepost.language.values import ModelValue, NotAValue, Value, encode, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
@@ -41,6 +41,13 @@ CACHE_LIMIT = 250_000
 """Evaluations after which the cache is cleared. One evaluation of the store's protocol takes some 3 KiB. For 3,000 runs
 of the store's simulator, 100,000 cost a quarter more time, and 500,000 save none.
 """
+
+RARE = 8
+"""A cache that has answered fewer than one in as many steps, over :data:`MANY` evaluations, is cleared: each step of a
+long trace is about entries of its own.
+"""
+
+MANY = 20_000
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("language", "semantics", "traces"))
@@ -79,11 +86,15 @@ class Open:
 
 class _LazySlots(ValueTable):
     """A table that numbers slots when a step first touches them: a trace touches few of thousands. It computes no
-    fingerprints.
+    fingerprints. Slots with the same default share their values, since a long trace has many slots, each of few values.
     """
 
     def _declare(self) -> None:
-        pass
+        self._domains: dict[bytes, tuple[dict[bytes, int], list[int], list[Value]]] = {}
+
+    def _domain(self, slot: Slot) -> tuple[dict[bytes, int], list[int], list[Value]]:
+        code = encode(slot.default)
+        return self._domains.setdefault(code, ({code: 0}, [0], [slot.default]))
 
     def _hash(self, slot: Slot, value: Value) -> int:
         return 0
@@ -228,7 +239,7 @@ class Replayer:
         self._setups = protocol.declared("initial")
         self.evaluations = self.cache_hits = 0
         self.cache_limit = cache_limit
-        self._remembered = 0
+        self._remembered = self._hits_before = 0
         self._tries: dict[Hashable, Any] = {}
         self._readers: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[[list[int]], Any]]] = {}
         self._places: dict[tuple[Any, ...], int] = {}
@@ -454,10 +465,13 @@ class Replayer:
     def _remember(self, key: tuple[Any, ...], leaf: Taken | Refused | Open, trail: Mapping[int, int]) -> None:
         """Add a path to its trie."""
         self._remembered += 1
-        if self._remembered > self.cache_limit:
+        is_useless = not self._remembered % MANY and (self.cache_hits - self._hits_before) * RARE < MANY
+        if is_useless or self._remembered > self.cache_limit:
             self._tries.clear()
             self._readers.clear()
             self._remembered = 1
+        if self._remembered % MANY == 1:
+            self._hits_before = self.cache_hits
         slots, numbers = tuple(trail), tuple(trail.values())
         children: dict[Any, Any] = self._tries
         at: Any = key
