@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -21,15 +21,19 @@ from log import dying
 from log.standing_logs import Standing, run
 from object_stores import ObjectStore
 
-from fencepost.errors import SystemFailure
-from fencepost.files.storage import open_storage
+from fencepost.errors import FencepostError, SystemFailure
+from fencepost.files.storage import Storage, open_storage
 from fencepost.ledger.archive import exporting
 from fencepost.ledger.errors import BadVersionError
+from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log import offload
 from fencepost.log.errors import NoSuchLogError
 from fencepost.log.log import Log
 from fencepost.log.metadata import Attempt, LogNodes, names
 from fencepost.log.offload import ABANDONED, orphans
+from fencepost.protocols.log.offload import LogOffload, Node, Object
+from fencepost.semantics import Stepper
+from fencepost.semantics.state import State
 
 if TYPE_CHECKING:
     from s3_server import S3Server
@@ -216,6 +220,189 @@ def test_an_offload_that_a_deletion_overtakes_leaves_nothing(
             assert await names(log.store.metadata) == [], at
 
     run(tmp_path, test)
+
+
+def test_an_offload_that_overtakes_a_deletion_leaves_nothing(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offload writes its object after the deletion has removed what there was of it, and before the record goes."""
+    copy, delete_attempt, write = exporting.copy, LogNodes.delete_attempt, LogNodes.write
+
+    async def test(cluster: Standing) -> None:
+        log = await filled(cluster, "log")
+        other = (await cluster.connect()).log("log")
+        has_begun, is_removed, is_updating, is_forgotten, is_named, is_over = (asyncio.Event() for _ in range(6))
+
+        async def reached(event: asyncio.Event) -> None:
+            """Wait for the offload to come there, or to end."""
+            waiting = asyncio.ensure_future(event.wait())
+            await asyncio.wait((waiting, offloading), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+
+        async def copied(*arguments: Any) -> None:
+            has_begun.set()
+            await is_removed.wait()
+            await copy(*arguments)
+
+        async def forgetting(self: LogNodes, attempt: Attempt) -> None:
+            if self.client is other.store.metadata:
+                is_removed.set()
+                await reached(is_updating)
+            await delete_attempt(self, attempt)
+            if self.client is other.store.metadata:
+                is_forgotten.set()
+                await reached(is_named)
+
+        async def writing(self: LogNodes, chain: Any, version: int) -> int:
+            if self.client is other.store.metadata:
+                return await write(self, chain, version)
+            is_updating.set()
+            await is_forgotten.wait()
+            made = await write(self, chain, version)
+            is_named.set()
+            await is_over.wait()
+            return made
+
+        monkeypatch.setattr(offload, "copy", copied)
+        monkeypatch.setattr(LogNodes, "delete_attempt", forgetting)
+        monkeypatch.setattr(LogNodes, "write", writing)
+        offloading = asyncio.ensure_future(log.offload(objects.to, keep=3))
+        await has_begun.wait()
+        await other.delete()
+        is_over.set()
+        with suppress(FencepostError):
+            await offloading
+        assert objects.objects() == set() and await orphans(log.store.metadata, objects.to) == []
+        assert await names(log.store.metadata) == []
+
+    run(tmp_path, test)
+
+
+def test_what_is_recorded_during_a_deletion_goes_with_it(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offload and a writer of batches have recorded what they made, and are killed, before the log's node goes. So
+    is one whose record nobody can read.
+    """
+    delete = LogNodes.delete
+
+    async def test(cluster: Standing) -> None:
+        log = await filled(cluster, "log")
+        later = iter([True])
+
+        async def planted(nodes: LogNodes, **options: Any) -> bool:
+            if next(later, False):
+                ledger = await log.batches("nightly").create_ledger(1)
+                await ledger.close()
+                cluster_id = await log.store.metadata.instance_id()
+                place = open_storage(objects.to).below(f"{cluster_id}/log/7-1").place
+                await nodes.create_attempt(Attempt(7, 1, place, 0))
+                objects.write(f"{cluster_id}/log/7-1/file", b"x")
+                await log.store.metadata.create_node("logs/log/pending/nightly/unreadable", b"x")
+            return await delete(nodes, **options)
+
+        monkeypatch.setattr(LogNodes, "delete", planted)
+        assert await log.delete() == 4
+        assert objects.objects() == set()
+        assert [each async for each in log.store.list_ledgers()] == []
+        assert await names(log.store.metadata) == []
+
+    run(tmp_path, test)
+
+
+def test_a_deletion_takes_the_steps_of_its_protocol(
+    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offloader has begun, and a stray is left. What the deletion asks of the services, in its order, is a behaviour
+    of the protocol.
+    """
+    steps: list[str] = []
+
+    def told(owner: Any, name: str, step: Callable[..., str | None]) -> None:
+        real = getattr(owner, name)
+
+        def tell(*arguments: Any) -> None:
+            if (taken := step(*arguments)) is not None:
+                steps.append(taken)
+
+        async def told_async(*arguments: Any, **options: Any) -> Any:
+            tell(*arguments)
+            return await real(*arguments, **options)
+
+        def told_plainly(*arguments: Any) -> Any:
+            tell(*arguments)
+            return real(*arguments)
+
+        monkeypatch.setattr(owner, name, told_async if asyncio.iscoroutinefunction(real) else told_plainly)
+
+    def reads(*_: Any) -> str | None:  # others belong to the next write
+        return "deleter_reads_list" if steps[-1:] == ["deleter_seals"] else None
+
+    def reads_records(*_: Any) -> str:
+        return "deleter_removes_strays" if steps[-1] == "deleter_lists_objects" else "deleter_reads_records"
+
+    def removes(storage: Storage) -> str | None:
+        is_stray = storage.place.partition("?")[0].endswith("-9")
+        return None if is_stray else "deleter_removes_object"
+
+    def writes(_: Any, chain: Any, __: int) -> str:
+        assert chain.sealed
+        return "deleter_seals"
+
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log = store.log("log")
+        await log.create()
+        async with log.writer() as writer:
+            await writer.append(b"one")
+        (link,) = (await log.chain()).links
+        cluster_id = await store.metadata.instance_id()
+        for number in (1, 9):
+            objects.write(f"{cluster_id}/log/{link.ledger}-{number}/file", b"x")
+        place = open_storage(objects.to).below(f"{cluster_id}/log/{link.ledger}-1").place
+        await log._nodes.create_attempt(Attempt(link.ledger, 1, place, 0))
+        folder = type(open_storage(objects.to))
+        told(LogNodes, "write", writes)
+        told(LogNodes, "read", reads)
+        told(LogNodes, "trims", lambda *_: "deleter_reads_trims")
+        told(MetadataClient, "delete_ledger", lambda *_: "deleter_deletes_ledger")
+        told(LogNodes, "attempts", reads_records)
+        told(LogNodes, "withdraw_attempt", lambda *_: "deleter_withdraws")
+        told(folder, "names", lambda *_: "deleter_lists_objects")
+        told(folder, "delete", removes)
+        told(LogNodes, "delete_attempt", lambda *_: "deleter_removes_record")
+        told(LogNodes, "delete", lambda *_: "deleter_deletes_node")
+        await log.delete()
+
+    run(tmp_path, test)
+    assert steps.count("deleter_removes_strays") == 1 and len(steps) == 11
+    for each, following in (
+        ("deleter_deletes_ledger", "deleter_reads_records"),
+        ("deleter_removes_object", "deleter_deletes_node"),
+    ):
+        steps.insert(steps.index(following), each)  # the protocol finds that there is none left
+    last = taken([*BEFORE_DELETION, *steps])
+    assert last and all(each["node"] is Node.DELETED and {*each["objects"].values()} == {Object.NONE} for each in last)
+
+
+BEFORE_DELETION = (
+    *("offloader_begins", "offloader_records", "sweeper_withdraws", "sweeper_raises_version", "sweeper_removes_object"),
+    *("offloader_writes", "offloader_crashes", "sweeper_removes_record"),  # a stray
+    *("offloader_begins", "offloader_records", "offloader_writes"),
+)
+
+
+def taken(actions: Iterable[str]) -> list[Any]:
+    """The variables of the states of the protocol to which these actions lead, in this order."""
+    stepper = Stepper(LogOffload(offloaders=1, deleters=1))
+    states = {each.ids for each in stepper.initial_states()}
+    for action in actions:
+        roots = [root for root in stepper.of_kind("action") if root.name == action]
+        states = {
+            stepper.apply(ids, outcome) for ids in states for root in roots for outcome in stepper.outcomes(root, ids)
+        }
+        assert states, action
+    return [State(stepper.store, ids).variables() for ids in states]
 
 
 def test_orphans_are_found_and_nothing_else(tmp_path: Path, objects: ObjectStore) -> None:

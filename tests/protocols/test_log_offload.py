@@ -12,11 +12,28 @@ from campaigns import MANY_STATES, campaign_if, engine_for
 from fencepost import ModelValue, SearchOptions, action, check, invariant
 from fencepost.log import offload_rules as rules
 from fencepost.log.offload_rules import Noted, Protections
-from fencepost.protocols.log.offload import LogOffload, Object, Reader, Reading, Sweep
+from fencepost.protocols.log.offload import (
+    CLEAN,
+    Deletion,
+    Following,
+    LogOffload,
+    Node,
+    Object,
+    Reader,
+    Reading,
+    Sweep,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "log-offload.md"
 
-HOLD = {"default": 597_139, "small": 3_654, "damaged-objects": 64_521}
+HOLD = {
+    "default": 597_139,
+    "small": 3_654,
+    "damaged-objects": 64_521,
+    "deletion": 1_373_556,
+    "two-deleters": 1_461_478,
+    "deletion-and-writer": 3_187_491,
+}
 """The configurations that hold, and their numbers of states."""
 
 BROKEN = {name: each for name, each in LogOffload.configurations.items() if each.expect != "holds"}
@@ -57,10 +74,19 @@ def test_every_protection_is_taken_away_once() -> None:
     assert sorted(off) == sorted(Protections._fields)
 
 
-@pytest.mark.parametrize("name", [name for name in BROKEN if name != "reader-looks-once"])
+MOVING = [name for name, each in BROKEN.items() if "deleters" not in each.constants and name != "reader-looks-once"]
+
+
+@pytest.mark.parametrize("name", MOVING)
 def test_without_it_an_entry_that_is_not_trimmed_cannot_be_read(name: str) -> None:
     protocol = LogOffload.configured(name)
     check(protocol, invariants=[LOST], options=SearchOptions(workers=1)).must_violate(LOST)
+
+
+def test_a_log_that_is_not_sealed_leaves_the_ledger_that_its_writer_adds() -> None:
+    protocol = LogOffload.configured("deleted-unsealed")
+    last: Any = check(protocol, invariants=[CLEAN], options=SearchOptions(workers=1)).must_violate(CLEAN).states[-1]
+    assert last.variables()["following"] is Following.LISTED
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------
@@ -78,6 +104,13 @@ def test_orphans_end(constants: dict[str, Any]) -> None:
     check(LogOffload(**constants), invariants=["orphans_end"], options=SearchOptions(workers=1)).must_hold()
 
 
+@pytest.mark.parametrize("constants", [{"max_crashes": 2}, {"may_append": True}, *campaign_if(bool, [{"attempts": 2}])])
+@pytest.mark.parametrize("promise", ["deletions_end", "orphans_end"])
+def test_a_deletion_that_is_run_again_ends_and_so_do_orphans(promise: str, constants: dict[str, Any]) -> None:
+    protocol = LogOffload(**{"offloaders": 1, "attempts": 1, "deleters": 1, **constants})
+    check(protocol, invariants=[promise], options=SearchOptions(workers=1)).must_hold()
+
+
 def test_orphans_without_a_record_stay_unless_somebody_looks_for_them() -> None:
     careless = LogOffload(offloaders=1, attempts=1, max_crashes=0, strays_are_looked_for=False)
     last: Any = check(careless, invariants=["orphans_end"]).must_violate("orphans_end").states[-1].variables()
@@ -88,7 +121,15 @@ def test_orphans_without_a_record_stay_unless_somebody_looks_for_them() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    taken = {each.name for each in check(LogOffload(max_crashes=1, max_damages=1, offloaders=1)).actions if each.taken}
+    taken = {
+        each.name
+        for protocol in (
+            LogOffload(max_damages=1, offloaders=1),
+            LogOffload(offloaders=1, attempts=1, deleters=1, may_append=True),
+        )
+        for each in check(protocol).actions
+        if each.taken
+    }
     every = {each.name for each in LogOffload.declared("action")}
     assert every - taken == {"offloader_notes", "trim_removes_object_first"}
 
@@ -112,6 +153,21 @@ class Watched(LogOffload):
     def no_second_attempt_is_named(self) -> bool:
         return self.named != 2
 
+    @invariant
+    def no_log_is_deleted(self) -> bool:
+        return self.node is not Node.DELETED
+
+    @invariant
+    def no_stray_outlives_a_deletion(self) -> bool:
+        return self.node is not Node.DELETED or self.objects[1] is Object.NONE or self._is_written(1)
+
+    @invariant
+    def no_deletion_finds_a_late_record(self) -> bool:
+        return not any(
+            self.deleter[d].step is Deletion.RECORDS and self.records[2] is Noted.BEGUN and self.named == 2
+            for d in self.deleters
+        )
+
 
 @pytest.mark.parametrize(
     "never",
@@ -126,6 +182,13 @@ def test_what_can_happen_is_found(never: str) -> None:
     check(Watched(max_crashes=0), invariants=[never], options=SearchOptions(workers=1)).must_violate(never)
 
 
+@pytest.mark.parametrize(
+    "never", ["no_log_is_deleted", "no_stray_outlives_a_deletion", "no_deletion_finds_a_late_record"]
+)
+def test_what_can_happen_with_a_deletion_is_found(never: str) -> None:
+    check(Watched(offloaders=1, deleters=1), invariants=[never], options=SearchOptions(workers=1)).must_violate(never)
+
+
 # -- the need for each invariant: a protocol without one rule ---------------------------------------------------------
 
 
@@ -137,6 +200,16 @@ class ForgetsTheRecord(LogOffload):
         super().sweeper_raises_version()
         if self.sweeper.step is Sweep.IDLE:
             self.records[self.named] = Noted.NOT
+
+
+class LeavesStrays(LogOffload):
+    """A deletion does not look for strays."""
+
+    @action(d=LogOffload.deleters)
+    def deleter_removes_strays(self, d: ModelValue) -> None:
+        me = self._deleting(d, Deletion.STRAYS)
+        me.objects = frozenset()
+        me.step = Deletion.OBJECTS
 
 
 class CountsBadly(LogOffload):
@@ -154,6 +227,11 @@ class CountsBadly(LogOffload):
 def test_a_rule_left_out_is_found(broken: type[LogOffload], violated: str) -> None:
     result = check(broken(max_crashes=0), invariants=[violated], options=SearchOptions(workers=1))
     result.must_violate(violated)
+
+
+def test_a_deletion_that_leaves_strays_is_found() -> None:
+    result = check(LeavesStrays(offloaders=1, deleters=1), invariants=[CLEAN], options=SearchOptions(workers=1))
+    result.must_violate(CLEAN)
 
 
 def test_without_an_attempt_nothing_is_checked() -> None:

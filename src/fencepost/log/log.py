@@ -366,14 +366,23 @@ class Log:
         deleted = await self._delete_ledgers(
             {*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)}
         )
+        deleted |= await self._delete_recorded() & {each.ledger for each in chain.offloads}
+        self._nodes.trace(self.store.driver.trace, "log_deleted", {})
+        is_readable = True
+        while not await self._nodes.delete(despite_records=not is_readable):
+            is_readable = bool(await self._delete_recorded())
+        return len(deleted)
+
+    async def _delete_recorded(self) -> set[int]:
+        """Delete ledgers of batches that are not attached, and objects, each before its record. Returns the ledgers."""
+        ledgers = set[int]()
         for writer in await self._nodes.batch_writers():
             for each in await self._nodes.pending(writer):
                 with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or created by another process
                     await self.store.delete_ledger(each.ledger, of_log=self.name)
-        deleted |= await Offloads(self.store, self._nodes).remove_all() & {each.ledger for each in chain.offloads}
-        self._nodes.trace(self.store.driver.trace, "log_deleted", {})
-        await self._nodes.delete()
-        return len(deleted)
+                await self._nodes.delete_pending(writer, each.ledger)
+                ledgers.add(each.ledger)
+        return ledgers | await Offloads(self.store, self._nodes).remove_all()
 
     async def seal(self) -> None:
         """End the log: its last ledger is closed, and nothing can be appended. A leading writer learns of it by an

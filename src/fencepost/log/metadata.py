@@ -189,11 +189,18 @@ class LogNodes:
             )
         return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
 
-    async def delete(self) -> None:
-        """Delete all nodes of the log, the chain last."""
-        while not await self.client.delete_node(self.path):  # somebody may create nodes below it meanwhile
+    async def delete(self, *, despite_records: bool = False) -> bool:
+        """Delete all nodes of the log, the chain last. Returns False if there are records of objects or of ledgers of
+        batches: somebody may create them meanwhile, and what they tell of goes first. ``despite_records``: delete them.
+        """
+        while not await self.client.delete_node(self.path):
             for name in await self.client.names_in(self.path) or []:
-                await self._delete_all(f"{self.path}/{name}")
+                path = f"{self.path}/{name}"
+                if despite_records or name not in (OBJECTS, PENDING):
+                    await self._delete_all(path)
+                elif not await self.client.delete_node(path):
+                    return False
+        return True
 
     async def _delete_all(self, path: str) -> None:
         """Delete a node and all below it."""

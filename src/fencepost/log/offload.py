@@ -214,8 +214,18 @@ class Offloads:
         return True
 
     async def remove_all(self) -> set[int]:
-        """Remove all objects of a log that is about to be deleted. Returns the ledgers with a record of an object."""
+        """Remove all objects of a log that is about to be deleted. Returns the ledgers with a record of an object.
+
+        An object that the list does not name may be under way. It is withdrawn first: else its process could write it
+        after it was removed, and leave it there, since the list names it. Raises :class:`NoSuchLogError` if another
+        process deletes the log meanwhile.
+        """
         attempts = await self._nodes.attempts()
+        if attempts:
+            chain, _ = await self._nodes.read()
+            for each in attempts:
+                if chain.attempt_of(each.ledger) != each.number:
+                    await self._nodes.withdraw_attempt(each)
         for folder in {_folder_of(each) for each in attempts}:
             await self._remove_strays(object_store(folder))
         for each in attempts:

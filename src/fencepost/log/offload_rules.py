@@ -25,6 +25,15 @@ class Protections(Record):
     ``trims_precede_removal``: an object is removed once the list does not name it. ``objects_are_listed_first``: who
     looks for objects without a record lists the objects before it reads the records. ``readers_look_again``: a reader
     that does not find a ledger reads the list again.
+
+    Those of the deletion of a log: ``seals_precede_deletion``: it is sealed before anything of it is deleted.
+    ``trims_are_read_last``: the deletion reads the list before it reads what was trimmed. ``ledgers_precede_nodes``:
+    the ledgers are deleted before the node of the log. ``deletions_withdraw``: objects that the list does not name are
+    withdrawn before they are removed. ``strays_precede_records``: objects without a record are removed
+    while a record names their folder. ``objects_precede_records``: an object is removed before its record.
+    ``late_records_are_heeded``: records that were made during the deletion are not deleted without their objects.
+    ``nodes_are_made_inside``: nothing is recorded for a log that does not exist. ``offloaders_clean_up``: an offloader
+    that gives up removes its object.
     """
 
     objects_are_own: bool = True
@@ -38,6 +47,15 @@ class Protections(Record):
     trims_precede_removal: bool = True
     objects_are_listed_first: bool = True
     readers_look_again: bool = True
+    seals_precede_deletion: bool = True
+    trims_are_read_last: bool = True
+    ledgers_precede_nodes: bool = True
+    deletions_withdraw: bool = True
+    strays_precede_records: bool = True
+    objects_precede_records: bool = True
+    late_records_are_heeded: bool = True
+    nodes_are_made_inside: bool = True
+    offloaders_clean_up: bool = True
 
 
 ALL = Protections()
