@@ -150,8 +150,7 @@ def _recovering(
     finally:
         for server, _ in servers:
             server.kill()
-        for ledger in setting.reader.call("list"):  # the next case loses bookies, and waits until none is in a ledger
-            setting.reader.call("delete", ledger=ledger)
+        _delete_ledgers(setting)  # the next case loses bookies, and waits until none is in a ledger
         setting.cluster.heal()
         # they go with the sessions of the killed
         until(PATIENCE, "all votes are gone", lambda: not _nodes(setting, _votes))
@@ -161,6 +160,11 @@ def _recovering(
 def _add_bookies(setting: Setting) -> None:
     if len(setting.cluster.bookies) < BOOKIES:
         setting.cluster.add_bookies(BOOKIES - len(setting.cluster.bookies))
+
+
+def _delete_ledgers(setting: Setting) -> None:
+    for ledger in setting.reader.call("list"):
+        setting.reader.call("delete", ledger=ledger)
 
 
 @contextlib.contextmanager
@@ -333,6 +337,7 @@ def ours_repairs_java(setting: Setting) -> None:
 
 
 def _repaired_in_racks(setting: Setting, kinds: Sequence[str], kind: str) -> None:
+    _delete_ledgers(setting)  # those of earlier cases know no racks
     with _in_racks(setting) as placed, _recovering(placed, *kinds, racks=True):
         lost = _any(placed, kind)
         # Not striped over four: of the bookies that are left, none would do for some.
@@ -368,6 +373,7 @@ def both_repair_in_racks(setting: Setting) -> None:
 def misplaced_by_both(setting: Setting) -> None:
     """Bookies move into the rack of others: both auditors and our command find the ledgers that are in one rack now.
     Java's regards closed ledgers alone, even without entries; ours those with entries, and open ones."""
+    _delete_ledgers(setting)
     racks = [*["/r1"] * (BOOKIES - 1), "/r4"]
     for kind in (JAVA, FENCEPOST):
         checks = {"auditorPeriodicPlacementPolicyCheckInterval": 2}
@@ -389,6 +395,7 @@ def misplaced_by_both(setting: Setting) -> None:
 @_case("autorecovery: racks, both move entries")
 def moved_by_both(setting: Setting) -> None:
     """Ledgers that were in one rack when racks are set are moved to several, as soon as they are closed."""
+    _delete_ledgers(setting)
     _add_bookies(setting)
     for kind in (JAVA, FENCEPOST):
         ledgers = _Written(setting, setting.cluster.bookies[:2], (3, 3), QUORUM)
