@@ -259,7 +259,9 @@ class Examination:
 
     def run_on(self, bookies: str, metadata: str, plan: list[tuple[str, cases.Case, str, str]]) -> None:
         """Start a cluster, run the cases on it, and end it."""
-        cluster = Cluster(bookies, metadata, self.folder / jars.RELEASE / f"{bookies}-bookies-on-{metadata}")
+        cluster = Cluster(
+            bookies, metadata, self.folder / jars.RELEASE / f"{bookies}-bookies-on-{metadata}", apart=bookies == MIXED
+        )
         try:
             try:
                 cluster.service.start()

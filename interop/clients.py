@@ -93,11 +93,20 @@ class ClientProcess(AskedProcess):
     """The process of a client of one kind."""
 
     def __init__(
-        self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM
+        self,
+        kind: str,
+        log: Path,
+        heap: int = 256,
+        short: bool = True,
+        program: Sequence[str] = PROGRAM,
+        racks: bool = False,
     ) -> None:
-        """``heap`` and ``short``: see :func:`interop.jars.java`. ``program``: what our client is started by."""
+        """``heap`` and ``short``: see :func:`interop.jars.java`; ``racks``: :func:`interop.jars.class_path`.
+        ``program``: what our client is started by.
+        """
         self.kind = kind
-        java = jars.java("-cp", jars.class_path("exam"), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short)
+        path = jars.class_path("exam", racks=racks)
+        java = jars.java("-cp", path, "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short)
         super().__init__(program if kind == FENCEPOST else java, log)
 
 

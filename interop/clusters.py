@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ METADATA = (FENCEPOST, ZOOKEEPER)
 
 # A read of an entry that nobody has, in version 2 of the protocol: any answer to it shows that a bookie serves.
 PROBE = struct.pack(">IIqq", 20, 2 << 24 | 2 << 16, 1 << 40, 0)
+
+SECONDS = 60
+"""That a command of ours may take."""
 
 TICK = 500
 """Milliseconds by which a session may outlive its timeout. A bookie of BookKeeper that is started again waits for the
@@ -126,10 +130,10 @@ def metadata_service(
     )
 
 
-def _answer(port: int, question: bytes) -> bytes:
+def _answer(port: int, question: bytes, host: str = "127.0.0.1") -> bytes:
     """The first four bytes that a server answers; none if it does not serve yet. Its port may be open long before."""
     try:
-        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+        with socket.create_connection((host, port), 1) as connection:
             connection.settimeout(2)
             connection.sendall(question)
             return connection.recv(4)
@@ -140,7 +144,7 @@ def _answer(port: int, question: bytes) -> bytes:
 JAVA_SETTINGS = """
 allowLoopback=true
 listeningInterface=lo
-advertisedAddress=127.0.0.1
+advertisedAddress={host}
 ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage
 dbStorage_writeCacheMaxSizeMb={cache}
 dbStorage_readAheadCacheMaxSizeMb={cache}
@@ -174,8 +178,8 @@ class Bookie:
         program: Sequence[str] = PROGRAM,
         host: str = "127.0.0.1",
     ) -> None:
-        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; ``host``: where one of
-        ours listens; for the rest see :class:`Cluster`.
+        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; ``host``: where it
+        listens; for the rest see :class:`Cluster`.
         """
         folder.mkdir(parents=True)
         self.kind = kind
@@ -195,13 +199,13 @@ class Bookie:
         file.write_text(
             f"metadataServiceUri={java_uri(metadata)}\nbookiePort={self.port}\njournalDirectories={folder}/journal\n"
             f"ledgerDirectories={folder}/ledgers\nindexDirectories={folder}/index\n"
-            + JAVA_SETTINGS.format(cache=16 if short else 128)
+            + JAVA_SETTINGS.format(cache=16 if short else 128, host=host)
             + "".join(f"{name}={value}\n" for name, value in settings.items())
         )
         main = ["-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(file)]
         command = jars.java(*main, heap=heap, short=short)
         self.server = Server(
-            f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE) != b""
+            f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE, host) != b""
         )
 
 
@@ -236,8 +240,9 @@ class Cluster:
         secured: Certificates | None = None,
     ) -> None:
         """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see
-        :func:`jars.java`. ``apart``: each of our bookies has a loopback address of its own. ``secured``: nobody speaks
-        without TLS, where all are ours and the metadata service is one node.
+        :func:`jars.java`. ``apart``: each bookie has a loopback address of its own, as Pulsar's class knows the racks of
+        hosts, not of ports. ``secured``: nobody speaks without TLS, where all are ours and the metadata service is one
+        node.
 
         ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are
         started by.
@@ -277,6 +282,11 @@ class Cluster:
     def bookie(self, bookie_id: str) -> Bookie:
         """The bookie of this id."""
         return next(bookie for bookie in self.bookies if bookie.id == bookie_id)
+
+    def rack(self, bookie_id: str, *words: str) -> str:
+        """Set the rack of a bookie, remove it, or show it; what our command prints."""
+        command = [*PROGRAM, "bookie", "rack", bookie_id, *words, "--metadata", self.uri]
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout.strip()
 
     def restart(self, bookies: Sequence[Bookie]) -> None:
         """Start bookies again that were ended, at the same time."""

@@ -153,12 +153,13 @@ def kafka_class_path() -> str:
     return os.pathsep.join([str(CODEC), f"{KAFKA}/*"])
 
 
-def class_path(*ours: str, tests: bool = False) -> str:
+def class_path(*ours: str, tests: bool = False, racks: bool = False) -> str:
     """The class path of servers and clients, with ``exam`` or ``shim`` of ours ahead; ``tests``: and of BookKeeper's
-    own tests.
+    own tests; ``racks``: with Pulsar's class that reads racks behind them, which BookKeeper has not.
     """
     jars = _of_release("tests" if tests else "lib")
-    return os.pathsep.join([*(str(_of_release(part)) for part in ours), str(HERE / "java"), f"{jars}/*"])
+    behind = [f"{PULSAR}/*"] if racks else []
+    return os.pathsep.join([*(str(_of_release(part)) for part in ours), str(HERE / "java"), f"{jars}/*", *behind])
 
 
 def java(*words: str, heap: int = 256, short: bool = True) -> list[str]:

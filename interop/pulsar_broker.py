@@ -226,7 +226,6 @@ class Pulsar:
         self.folder = folder
         self.secured = Certificates(folder / "certificates", hosts=9) if secured else None
         cleaning = {"gcWaitTime": COLLECTED}
-        # Pulsar knows the racks of hosts, not of ports.
         self.cluster = Cluster(
             FENCEPOST, metadata, folder / "cluster", settings=cleaning, apart=True, secured=self.secured
         )
@@ -602,8 +601,8 @@ def racks(pulsar: Pulsar) -> None:
     """Racks that Fencepost sets are those of the broker's client, and those that Pulsar sets are Fencepost's."""
     cluster, (alone, *others) = pulsar.cluster, [each.id for each in pulsar.cluster.bookies]
     for bookie in others:
-        _rack(cluster, bookie, "/r1")
-    _rack(cluster, alone, "/r2")
+        cluster.rack(bookie, "/r1")
+    cluster.rack(alone, "/r2")
     try:
         named = pulsar.broker.ask("GET", "bookies/racks-info")["default"]
         equal(
@@ -615,19 +614,13 @@ def racks(pulsar: Pulsar) -> None:
         equal(_without(pulsar, alone), [], "ledgers in one rack")
         pulsar.broker.ask("POST", f"bookies/racks-info/{others[0]}?group=default", {"rack": "/r2", "hostname": "h"})
         pulsar.broker.ask("POST", f"bookies/racks-info/{alone}?group=default", {"rack": "/r1", "hostname": "h"})
-        equal(_rack(cluster, others[0]), f"bookie {others[0]} is in /r2", "what Pulsar has set")
+        equal(cluster.rack(others[0]), f"bookie {others[0]} is in /r2", "what Pulsar has set")
         pulsar.broker.restart()
         equal(_without(pulsar, others[0]), [], "ledgers in one rack, after Pulsar has moved one of them")
     finally:
         for bookie in (alone, *others):
-            _rack(cluster, bookie, "--remove")
+            cluster.rack(bookie, "--remove")
         pulsar.broker.restart()
-
-
-def _rack(cluster: Cluster, bookie: str, *words: str) -> str:
-    """Set the rack of a bookie, or show it."""
-    command = [*PROGRAM, "bookie", "rack", bookie, *words, "--metadata", cluster.uri]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout.strip()
 
 
 def _without(pulsar: Pulsar, bookie: str) -> list[int]:

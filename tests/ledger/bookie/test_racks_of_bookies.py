@@ -114,7 +114,7 @@ def test_racks_decide_where_ledgers_are_and_stay(
                 await asked("rack", three, "/z/1")
                 recovery = AutoRecoverySettings(
                     auditor_periodic_placement_policy_check_interval=1,
-                    repaired_placement_policy_not_adhering_bookie_enable=True,
+                    repaired_placement_policy_not_adhering_bookie_enabled=True,
                 )
                 counts = Metrics("autorecovery", PARTS["autorecovery"])
                 repairs = AutoRecovery(soft, "here", recovery, counts)

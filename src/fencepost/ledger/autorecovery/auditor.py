@@ -197,7 +197,7 @@ class Auditor:
                 continue
             found += 1
             if (
-                self._settings.repaired_placement_policy_not_adhering_bookie_enable
+                self._settings.repaired_placement_policy_not_adhering_bookie_enabled
                 and better(metadata, self._bookies.writable, placement) is not None
                 and await self._nodes.is_enabled()
             ):

@@ -35,7 +35,7 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
         "seconds between searches of all metadata for entries in fewer racks, zones or regions than the minimum; 0:"
         " none",
     ] = 0
-    repaired_placement_policy_not_adhering_bookie_enable: Annotated[
+    repaired_placement_policy_not_adhering_bookie_enabled: Annotated[
         bool, "whether such entries are then moved to other bookies, as far as there are some in other racks"
     ] = False
     open_ledger_rereplication_grace_period: Annotated[

@@ -138,7 +138,7 @@ class Worker:
         batch = self._settings.rereplication_entry_batch_size
         if await replace_fragments(self._store, ledger, gone, self._pace, self.copied, batch):
             self._counts.add("replication_worker_NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED", 1)
-        if self._settings.repaired_placement_policy_not_adhering_bookie_enable:
+        if self._settings.repaired_placement_policy_not_adhering_bookie_enabled:
             await spread_fragments(self._store, ledger, self._pace, self.copied, batch)
         await self._refill(ledger, [each for each in taken.missing if each in registered])
         metadata = await self._store.ledger_metadata(ledger)
