@@ -240,9 +240,9 @@ class Cluster:
         secured: Certificates | None = None,
     ) -> None:
         """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see
-        :func:`jars.java`. ``apart``: each bookie has a loopback address of its own, as Pulsar's class knows the racks of
-        hosts, not of ports. ``secured``: nobody speaks without TLS, where all are ours and the metadata service is one
-        node.
+        :func:`jars.java`. ``apart``: each bookie has a loopback address of its own, as Pulsar's class knows the racks
+        of hosts, not of ports. ``secured``: nobody speaks without TLS, where all are ours and the metadata service is
+        one node.
 
         ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are
         started by.
