@@ -14,6 +14,7 @@ import contextlib
 import fnmatch
 import itertools
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -60,6 +61,8 @@ class Report:
             attempt()
         except (AssertionError, Refused, DidNotStart, TimeoutError) as failure:
             reason = str(failure) or f"no answer after {PATIENCE} s"
+        except subprocess.SubprocessError as failure:  # a command of ours failed, or took too long
+            reason = "\n".join(filter(None, (str(failure), getattr(failure, "stderr", None))))
         return reason, time.monotonic() - began
 
     def failure(self, name: str, reason: str, seconds: float = 0) -> None:
