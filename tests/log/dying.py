@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-WRITES = ("create_node", "write_node", "delete_node", "delete_ledger", "close_ledger")
+WRITES = "create_node create_nodes write_node delete_node delete_nodes delete_ledger close_ledger".split()
 
 
 class Deaths:

@@ -14,6 +14,7 @@ from patience import PATIENCE
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log.chain import LATEST, Chain, Link
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
+from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes, Pending
 from fencepost.log.rules import trimmable_of_read
 
@@ -104,3 +105,47 @@ def test_how_many_ledgers_have_been_read() -> None:
     assert trimmable_of_read(chain, [8]) == 2
     assert trimmable_of_read(chain, [8, 3]) == 1
     assert trimmable_of_read(chain, [8, 77]) == 0, "one whose ledger was trimmed has all of it before it"
+
+
+def test_what_began_before_the_deletion_of_a_log_changes_no_later_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+
+        async def made(log: Log, entries: int) -> None:
+            await log.create()
+            async with log.writer(ledger_entries=2) as writer:
+                await writer.append_many(b"%d" % number for number in range(entries))
+
+        async def of(log: Log) -> list[bytes]:
+            return [entry.data async for entry in log.reader(follow=False)]
+
+        slow, log = store.log("again"), (await cluster.connect()).log("again")
+        write, delete = LogNodes.write, LogNodes.delete
+
+        async def overtaken(nodes: LogNodes, chain: Chain, version: int) -> int:
+            monkeypatch.setattr(LogNodes, "write", write)
+            await log.delete()
+            await made(log, 6)
+            assert (await log._nodes.read())[1] == version, "the new list has the version of the old one"
+            return await write(nodes, chain, version)
+
+        await made(log, 6)
+        monkeypatch.setattr(LogNodes, "write", overtaken)
+        await slow.trim(keep=7)
+        monkeypatch.setattr(LogNodes, "write", overtaken)
+        await slow.trim(keep=2)
+        assert await of(log) == [b"2", b"3", b"4", b"5"], "the trim began again with the new list"
+
+        async def stalled(nodes: LogNodes, chain: Chain, *, despite_records: bool = False) -> bool:
+            monkeypatch.setattr(LogNodes, "delete", delete)
+            await log.delete()
+            await made(log, 3)
+            return await delete(nodes, chain, despite_records=despite_records)
+
+        monkeypatch.setattr(LogNodes, "delete", stalled)
+        await slow.delete()
+        assert await of(log) == [b"0", b"1", b"2"]
+
+    run(tmp_path, test)

@@ -11,7 +11,7 @@ from log.standing_logs import Standing, run, until
 from fencepost.errors import OptionError
 from fencepost.ledger.errors import BadVersionError
 from fencepost.ledger.metadata.client import Session
-from fencepost.log.chain import Chain
+from fencepost.log.chain import ID, Chain
 from fencepost.log.errors import LogExistsError, NoSuchLogError
 from fencepost.log.metadata import Attempt, Election, LogNodes, Pending, names
 
@@ -66,12 +66,45 @@ def test_cursors_are_kept_beside_the_log(tmp_path: Path) -> None:
         assert await nodes.create_cursor("c", b"1") and not await nodes.create_cursor("c", b"2")
         assert await nodes.create_cursor("a", b"")
         assert await nodes.cursors() == ["a", "c"]
-        assert await nodes.write_cursor("c", b"3", 0) == 1
+        assert await nodes.write_cursor("c", b"3", 0, ONE) == 1
         with pytest.raises(BadVersionError, match="the cursor c of the log orders"):
-            await nodes.write_cursor("c", b"4", 0)
+            await nodes.write_cursor("c", b"4", 0, ONE)
         await nodes.delete_cursor("c")
         await nodes.delete_cursor("c")
         assert await nodes.cursors() == ["a"]
+
+    run(tmp_path, test, 0)
+
+
+def test_a_log_of_the_same_name_is_another_one(tmp_path: Path) -> None:
+    """Its versions begin at 0 again. Nobody who knows the list of the first one changes or deletes the second one."""
+    first, second = (Chain(settings=((ID, number),)) for number in (b"1" * 16, b"2" * 16))
+
+    async def test(cluster: Standing) -> None:
+        nodes = LogNodes((await cluster.connect()).metadata, "orders")
+        await nodes.create(first)
+        await nodes.create(first)  # again, as if the answer had been lost
+        with pytest.raises(LogExistsError):
+            await nodes.create(second)
+        await nodes.create_cursor("c", b"1")
+        assert await nodes.write(first.appended(7, 5), 0) == 1
+        assert await nodes.write_cursor("c", b"2", 0, first) == 1
+        assert await nodes.delete(first)
+        assert await nodes.delete(first), "it is gone already"
+        await nodes.create(second)
+        await nodes.create_cursor("c", b"3")
+        with pytest.raises(BadVersionError):
+            await nodes.write(first.appended(8, 5), 0)
+        with pytest.raises(BadVersionError):
+            await nodes.write_cursor("c", b"4", 0, first)
+        with pytest.raises(NoSuchLogError):
+            await nodes.must_still_be(first)
+        assert await nodes.delete(first), "it is gone already"
+        assert await nodes.must_still_be(second) == second
+        node = await nodes.read_cursor("c")
+        assert node is not None and (node.data, node.version) == (b"3", 0)
+        assert await nodes.write(second.appended(9, 5), 0) == 1
+        assert await nodes.write_cursor("c", b"4", 0, second) == 1
 
     run(tmp_path, test, 0)
 

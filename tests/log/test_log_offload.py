@@ -309,7 +309,7 @@ def cutting(monkeypatch: pytest.MonkeyPatch, after: int) -> list[str]:
 
         monkeypatch.setattr(owner, name, cut)
 
-    for name in ("create_node", "write_node", "delete_node", "delete_ledger"):
+    for name in ("create_node", "write_node", "delete_node", "delete_nodes", "delete_ledger"):
         planted(MetadataClient, name)
     planted(layout, "put")
     for name in ("create", "delete"):

@@ -20,7 +20,8 @@ number      the length of its writer's name, and the name in UTF-8
 number      its number
 ==========  ===========================================================================
 
-The setting ``offloads`` is not one of the creator's. It has the ledgers that an object store has, in the order of the
+Two settings are not options of the creator. ``id`` is what tells a log from others that had its name: 16 bytes, drawn
+when it is made. ``offloads`` has the ledgers that an object store has, in the order of the
 list, and for each three numbers: the difference of its id to the id of the previous one, the attempt that copied it,
 and the difference of its time to the time of the previous one.
 """
@@ -111,6 +112,9 @@ class Batch(Record):
     number: int
 
 
+ID = "id"
+"""The setting with what tells a log from others that had its name."""
+
 OFFLOADS = "offloads"
 """The setting with the ledgers that an object store has."""
 
@@ -129,7 +133,7 @@ class Chain(Record):
     """The ledgers of a log in order, oldest first. Only the last one may be open.
 
     ``trimmed``: how many ledgers were ever removed from the front. ``sealed``: no ledgers are added any more, and the
-    last one is closed. ``settings``: the options of the log's creator, and :data:`OFFLOADS`, sorted by name.
+    last one is closed. ``settings``: the options of the log's creator, :data:`ID` and :data:`OFFLOADS`, sorted by name.
     ``batches``: the last batch of each remembered writer, in the order of attachment; see :func:`.rules.with_batch`.
     """
 
@@ -138,6 +142,11 @@ class Chain(Record):
     sealed: bool = False
     settings: tuple[tuple[str, bytes], ...] = ()
     batches: tuple[Batch, ...] = ()
+
+    @property
+    def id(self) -> bytes:
+        """What tells the log from others that had its name; empty if it has none."""
+        return dict(self.settings).get(ID, b"")
 
     @property
     def last(self) -> int | None:

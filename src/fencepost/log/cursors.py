@@ -331,7 +331,9 @@ class Cursor:
             known = await self._through_ends(known)
             if known != self._known:
                 try:
-                    self._version = await self._nodes.write_cursor(self.name, bytes_of(known), self._version)
+                    self._version = await self._nodes.write_cursor(
+                        self.name, bytes_of(known), self._version, self._chain
+                    )
                 except BadVersionError:  # another process acknowledged something
                     await self.load()
                     continue

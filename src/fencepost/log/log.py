@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from fencepost.ledger.errors import BadVersionError, IllegalOperationError, NoSu
 from fencepost.ledger.rules.metadata import DigestType
 from fencepost.log import rules
 from fencepost.log.batches import Batches
-from fencepost.log.chain import EARLIEST, Chain, End, Position, seen_fields
+from fencepost.log.chain import EARLIEST, ID, Chain, End, Position, seen_fields
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
 from fencepost.log.ledgers import DIGEST, NUMBERS, options_of
 from fencepost.log.metadata import LogNodes
@@ -90,7 +91,7 @@ class Log:
         settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, b"", None)
         numbers = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         kept = {name: b"%d" % number for name, number in zip(NUMBERS, numbers, strict=True)}
-        kept[DIGEST] = settings.digest_type.name.lower().encode()
+        kept |= {DIGEST: settings.digest_type.name.lower().encode(), ID: secrets.token_bytes(16)}
         await self._nodes.create(Chain(settings=tuple(sorted(kept.items()))))
 
     def writer(
@@ -366,23 +367,27 @@ class Log:
         deleted = await self._delete_ledgers(
             {*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)}
         )
-        deleted |= await self._delete_recorded() & {each.ledger for each in chain.offloads}
+        deleted |= await self._delete_recorded(chain) & {each.ledger for each in chain.offloads}
         self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         is_readable = True
-        while not await self._nodes.delete(despite_records=not is_readable):
-            is_readable = bool(await self._delete_recorded())
+        while not await self._nodes.delete(chain, despite_records=not is_readable):
+            is_readable = bool(await self._delete_recorded(chain))
         return len(deleted)
 
-    async def _delete_recorded(self) -> set[int]:
-        """Delete ledgers of batches that are not attached, and objects, each before its record. Returns the ledgers."""
-        ledgers = set[int]()
-        for writer in await self._nodes.batch_writers():
-            for each in await self._nodes.pending(writer):
-                with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or created by another process
-                    await self.store.delete_ledger(each.ledger, of_log=self.name)
-                await self._nodes.delete_pending(writer, each.ledger)
-                ledgers.add(each.ledger)
-        return ledgers | await Offloads(self.store, self._nodes).remove_all()
+    async def _delete_recorded(self, chain: Chain) -> set[int]:
+        """Delete ledgers of batches that are not attached, and objects, each before its record. Returns the ledgers.
+
+        Raises :class:`NoSuchLogError` if the log with this chain is gone, though there may be another one of its name.
+        """
+        writers = await self._nodes.batch_writers()
+        pending = [(writer, each) for writer in writers for each in await self._nodes.pending(writer)]
+        await self._nodes.must_still_be(chain)  # so these are of this log
+        for writer, each in pending:
+            with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or created by another process
+                await self.store.delete_ledger(each.ledger, of_log=self.name)
+            await self._nodes.delete_pending(writer, each.ledger)
+        removed = await Offloads(self.store, self._nodes).remove_all(chain)
+        return removed | {each.ledger for _, each in pending}
 
     async def seal(self) -> None:
         """End the log: its last ledger is closed, and nothing can be appended. A leading writer learns of it by an

@@ -2,6 +2,8 @@
 
 ==========================  ===============================================================================
 ``logs/NAME``               the chain, see :mod:`.chain`; every change is conditional on the node's version
+``logs/NAME/id-ID``         the log's own id, in hexadecimal. Every change of the chain and of cursors is conditional on
+                            it: a log that is made under the name of a deleted one has the same versions again
 ``logs/NAME/leader``        the id of the writer that leads; ephemeral, so it goes with the writer's session
 ``logs/NAME/cursors/NAME``  a cursor, see :mod:`.cursors`; changes are conditional too
 ``logs/NAME/trims/t-...``   ledgers to delete once they are not in the chain: the ids, eight bytes each, big endian
@@ -31,6 +33,7 @@ from fencepost.log.errors import LogExistsError, LogFullError, MissingLedgerErro
 from fencepost.traces.writer import TraceWriter
 
 LOGS = "logs"
+ID = "id"
 LEADER = "leader"
 CURSORS = "cursors"
 TRIMS = "trims"
@@ -124,8 +127,15 @@ class LogNodes:
 
     async def create(self, chain: Chain) -> None:
         """Create the log. Raises :class:`LogExistsError`."""
-        if await self.client.create_node(self.path, bytes_of(chain)) is None:
-            raise LogExistsError(f"there is a log {self.name} already")
+        data, own = bytes_of(chain), self._own(chain)
+        if not await self.client.create_nodes([(self.path, data), *([(own, b"")] if own else [])]):
+            node = await self.client.read_node(self.path)
+            if node is None or not own or node.data != data:  # else an earlier request did it, with its answer lost
+                raise LogExistsError(f"there is a log {self.name} already")
+
+    def _own(self, chain: Chain) -> str:
+        """The node with the log's id; "" if it has none, as earlier logs."""
+        return f"{self.path}/{ID}-{chain.id.hex()}" if chain.id else ""
 
     async def read(self, watch: Callable[[str], None] | None = None) -> tuple[Chain, int]:
         """Read the chain and its version. ``watch`` is called once, when the chain has changed or may have.
@@ -134,6 +144,15 @@ class LogNodes:
         """
         node = await self.find(watch)
         return chain_of(node.data), node.version
+
+    async def must_still_be(self, chain: Chain) -> Chain:
+        """The chain as it is now. Raises :class:`NoSuchLogError` if the log with ``chain`` is gone, though there may be
+        another one of its name.
+        """
+        now, _ = await self.read()
+        if now.id != chain.id:
+            raise self._is_unknown()
+        return now
 
     async def find(self, watch: Callable[[str], None] | None = None) -> Node:
         """Read the node of the chain. Raises :class:`NoSuchLogError`."""
@@ -187,29 +206,34 @@ class LogNodes:
                 f"the list of the log {self.name} would have {len(data):,} bytes, and has room for {LARGEST_LIST:,}:"
                 " trim the log"
             )
-        return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
+        return await self._write(self.path, data, version, chain, f"the list of ledgers of the log {self.name}")
 
-    async def delete(self, *, despite_records: bool = False) -> bool:
-        """Delete all nodes of the log, the chain last. Returns False if there are records of objects or of ledgers of
-        batches: somebody may create them meanwhile, and what they tell of goes first. ``despite_records``: delete them.
+    async def delete(self, chain: Chain, *, despite_records: bool = False) -> bool:
+        """Delete all nodes of the log with this chain, the chain last. Returns False if there are records of objects or
+        of ledgers of batches: somebody may create them meanwhile, and what they tell of goes first.
+        ``despite_records``: delete them.
         """
-        while not await self.client.delete_node(self.path):
+        own = self._own(chain)
+        last = (own, self.path) if own else (self.path,)
+        while not await self.client.delete_nodes(*last):
             for name in await self.client.names_in(self.path) or []:
                 path = f"{self.path}/{name}"
+                if path == own:
+                    continue
                 if despite_records or name not in (OBJECTS, PENDING):
-                    await self._delete_all(path)
-                elif not await self.client.delete_node(path):
+                    await self._delete_all(path, own)
+                elif not await self.client.delete_nodes(path, beside=own):
                     return False
         return True
 
-    async def _delete_all(self, path: str) -> None:
+    async def _delete_all(self, path: str, own: str) -> None:
         """Delete a node and all below it."""
-        while not await self.client.delete_node(path):
+        while not await self.client.delete_nodes(path, beside=own):
             for name in await self.client.names_in(path) or []:
-                await self._delete_all(f"{path}/{name}")
+                await self._delete_all(f"{path}/{name}", own)
 
-    async def _write(self, path: str, data: bytes, version: int, what: str) -> int:
-        if not await self.client.write_node(path, data, version):
+    async def _write(self, path: str, data: bytes, version: int, chain: Chain, what: str) -> int:
+        if not await self.client.write_node(path, data, version, beside=self._own(chain)):
             # An earlier request may have done it, with its answer lost: then the next version has these bytes.
             node = await self.client.read_node(path)
             if node is None or node.version != version + 1 or node.data != data:
@@ -336,13 +360,13 @@ class LogNodes:
         """Create a cursor; return False if it exists. Raises :class:`NoSuchLogError`."""
         return await self._create(f"{CURSORS}/{checked_name(cursor, 'a cursor')}", data)
 
-    async def write_cursor(self, cursor: str, data: bytes, version: int) -> int:
-        """Replace a cursor if it still has this version. Returns the next version.
+    async def write_cursor(self, cursor: str, data: bytes, version: int, chain: Chain) -> int:
+        """Replace a cursor of the log with this chain, if it still has this version. Returns the next version.
 
         Raises :class:`BadVersionError`.
         """
         return await self._write(
-            f"{self.path}/{CURSORS}/{cursor}", data, version, f"the cursor {cursor} of the log {self.name}"
+            f"{self.path}/{CURSORS}/{cursor}", data, version, chain, f"the cursor {cursor} of the log {self.name}"
         )
 
     async def delete_cursor(self, cursor: str) -> None:

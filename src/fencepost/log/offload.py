@@ -213,8 +213,9 @@ class Offloads:
         await self._remove(attempt)
         return True
 
-    async def remove_all(self) -> set[int]:
-        """Remove all objects of a log that is about to be deleted. Returns the ledgers with a record of an object.
+    async def remove_all(self, chain: Chain) -> set[int]:
+        """Remove all objects of the log with this chain, which is being deleted. Returns the ledgers that have records
+        of objects.
 
         An object that the list does not name may be under way. It is withdrawn first: else its process could write it
         after it was removed, and leave it there, since the list names it. Raises :class:`NoSuchLogError` if another
@@ -222,7 +223,7 @@ class Offloads:
         """
         attempts = await self._nodes.attempts()
         if attempts:
-            chain, _ = await self._nodes.read()
+            chain = await self._nodes.must_still_be(chain)  # so these are of this log
             for each in attempts:
                 if chain.attempt_of(each.ledger) != each.number:
                     await self._nodes.withdraw_attempt(each)

@@ -786,10 +786,35 @@ class MetadataClient:
                     raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(path.rpartition("/")[0], self._path(inside))
 
-    async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION) -> bool:
-        """Replace a node's data if it has this version; returns whether it did. After a lost answer it may return False
-        for a write that succeeded.
+    async def create_nodes(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
+        """Create nodes, all or none; return False if one exists. The missing parents of the first one are created, too.
+        After a lost answer the request is repeated: then those that exist may be its own.
         """
+
+        def create(transaction: Any) -> None:
+            for below, data in nodes:
+                transaction.create(self._path(below), data)
+
+        while True:
+            failed = await self._together(create)
+            if not isinstance(failed, exceptions.NoNodeError):
+                return self._is_done(nodes[0][0], failed, exceptions.NodeExistsError)
+            if not await self.is_initialised():
+                raise errors.NoClusterError(f"there is no cluster at {self.address}")
+            await self._make_path(self._path(nodes[0][0]).rpartition("/")[0])
+
+    async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION, *, beside: str = "") -> bool:
+        """Replace a node's data if it has this version, and the node ``beside`` exists; returns whether it did. After a
+        lost answer it may return False for a write that succeeded.
+        """
+
+        def write(transaction: Any) -> None:
+            transaction.check(self._path(beside), _ANY_VERSION)
+            transaction.set_data(self._path(below), data, version)
+
+        if beside:
+            failed = await self._together(write)
+            return self._is_done(below, failed, exceptions.BadVersionError, exceptions.NoNodeError)
         try:
             await self._retry(self._kazoo.set_async, self._path(below), data, version)
         except (exceptions.BadVersionError, exceptions.NoNodeError):
@@ -805,6 +830,37 @@ class MetadataClient:
         except (exceptions.BadVersionError, exceptions.NotEmptyError):
             return False
         return True
+
+    async def delete_nodes(self, *belows: str, beside: str = "") -> bool:
+        """Delete nodes, all or none, if they have no other children; returns whether they are gone, or the node
+        ``beside``.
+        """
+
+        def delete(transaction: Any) -> None:
+            if beside:
+                transaction.check(self._path(beside), _ANY_VERSION)
+            for below in belows:
+                transaction.delete(self._path(below))
+
+        failed = await self._together(delete)
+        return isinstance(failed, exceptions.NoNodeError) or self._is_done(belows[0], failed, exceptions.NotEmptyError)
+
+    async def _together(self, add: Callable[[Any], None]) -> Exception | None:
+        """Do what is added to a transaction, all or nothing; return what failed."""
+
+        def commit(_: str) -> Any:
+            transaction = self._kazoo.transaction()
+            add(transaction)
+            return transaction.commit_async()
+
+        others = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+        done = await self._retry(commit, "")
+        return next((each for each in done if isinstance(each, Exception) and not isinstance(each, others)), None)
+
+    def _is_done(self, below: str, failed: Exception | None, *expected: type[Exception]) -> bool:
+        if failed is not None and not isinstance(failed, expected):
+            raise self._refused(below, failed)
+        return failed is None
 
     # -- kazoo ---------------------------------------------------------------------------------------------------------
 
