@@ -13,7 +13,7 @@ from patience import PATIENCE
 
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log.chain import LATEST, Chain, Link
-from fencepost.log.errors import LogTrimmedError, NoSuchLogError
+from fencepost.log.errors import LogExistsError, LogTrimmedError, NoSuchLogError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes, Pending
 from fencepost.log.rules import trimmable_of_read
@@ -55,6 +55,25 @@ def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, m
         assert (await log.chain()).links == ()
 
     run(tmp_path, test)
+
+
+def test_a_deletion_ends_although_records_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log = store.log("kept")
+        await log.create()
+        await LogNodes(store.metadata, "kept").create_pending("nightly", Pending(77, 9, 0))
+
+        async def again(*_: object) -> None:
+            pass
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LogNodes, "delete_pending", again)
+            with pytest.raises(LogExistsError, match="end the processes that write batches to it or offload it"):
+                await asyncio.wait_for(log.delete(), PATIENCE)
+        assert await log.delete() == 0
+
+    run(tmp_path, test, 0)
 
 
 def test_a_log_is_deleted_with_batches_that_nobody_attached(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from fencepost.ledger.archive import exporting
 from fencepost.ledger.errors import BadVersionError
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.log import offload
+from fencepost.log.chain import Chain
 from fencepost.log.errors import NoSuchLogError
 from fencepost.log.log import Log
 from fencepost.log.metadata import Attempt, LogNodes, names
@@ -183,7 +184,7 @@ def test_an_offload_that_a_deletion_overtakes_leaves_nothing(
     """
     copy = exporting.copy
 
-    async def nothing(_: offload.Offloads) -> set[int]:
+    async def nothing(*_: Any) -> set[int]:
         return set()
 
     async def test(cluster: Standing) -> None:
@@ -290,7 +291,7 @@ def test_what_is_recorded_during_a_deletion_goes_with_it(
         log = await filled(cluster, "log")
         later = iter([True])
 
-        async def planted(nodes: LogNodes, **options: Any) -> bool:
+        async def planted(nodes: LogNodes, chain: Chain, **options: Any) -> bool:
             if next(later, False):
                 ledger = await log.batches("nightly").create_ledger(1)
                 await ledger.close()
@@ -299,7 +300,7 @@ def test_what_is_recorded_during_a_deletion_goes_with_it(
                 await nodes.create_attempt(Attempt(7, 1, place, 0))
                 objects.write(f"{cluster_id}/log/7-1/file", b"x")
                 await log.store.metadata.create_node("logs/log/pending/nightly/unreadable", b"x")
-            return await delete(nodes, **options)
+            return await delete(nodes, chain, **options)
 
         monkeypatch.setattr(LogNodes, "delete", planted)
         assert await log.delete() == 4

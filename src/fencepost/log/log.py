@@ -21,6 +21,7 @@ from fencepost.log import rules
 from fencepost.log.batches import Batches
 from fencepost.log.chain import EARLIEST, ID, Chain, End, Position, seen_fields
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
+from fencepost.log.errors import LogExistsError
 from fencepost.log.ledgers import DIGEST, NUMBERS, options_of
 from fencepost.log.metadata import LogNodes
 from fencepost.log.offload import Offloaded, Offloads, clock
@@ -33,6 +34,8 @@ _log = logging.getLogger("fencepost.log")
 AT_ONCE = 64
 """The most ledgers that are deleted at the same time."""
 
+MOST_DELETIONS = 100
+"""How often what other processes write to a log is deleted, while the log is."""
 
 GRACE = timedelta(hours=1)
 """How long bookies keep a ledger after it was offloaded."""
@@ -360,7 +363,8 @@ class Log:
         deleted, and the chain last. An interrupted delete leaves a sealed log, and the next delete finishes it.
         Readers, and writers that wait, get an error.
 
-        Raises :class:`NoSuchLogError`, and the error that keeps the last ledger from being closed.
+        Raises :class:`NoSuchLogError`, the error that keeps the last ledger from being closed, and
+        :class:`LogExistsError` if other processes go on writing batches or offloading.
         """
         await self.seal()
         chain, trims = await self.chain(), await self._nodes.trims()
@@ -370,9 +374,14 @@ class Log:
         deleted |= await self._delete_recorded(chain) & {each.ledger for each in chain.offloads}
         self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         is_readable = True
-        while not await self._nodes.delete(chain, despite_records=not is_readable):
+        for _ in range(MOST_DELETIONS):
+            if await self._nodes.delete(chain, despite_records=not is_readable):
+                return len(deleted)
             is_readable = bool(await self._delete_recorded(chain))
-        return len(deleted)
+        raise LogExistsError(
+            f"the log {self.name} still has records of ledgers or objects, deleted {MOST_DELETIONS} times and there"
+            " again: end the processes that write batches to it or offload it, and delete it again"
+        )
 
     async def _delete_recorded(self, chain: Chain) -> set[int]:
         """Delete ledgers of batches that are not attached, and objects, each before its record. Returns the ledgers.

@@ -74,6 +74,14 @@ class Transaction:
         """Add the deletion of a node."""
         self._operations.append(wire.Delete(path, version))
 
+    def set_data(self, path: str, value: bytes, version: int = -1) -> None:
+        """Add a change of a node's data."""
+        self._operations.append(wire.SetData(path, value, version))
+
+    def check(self, path: str, version: int) -> None:
+        """Add a condition: the node has this version, or exists if that is -1."""
+        self._operations.append(wire.CheckVersion(path, version))
+
     def commit_async(self) -> AsyncResult:
         """Send the changes."""
         return self._session.submit(wire.Transaction(self._operations))

@@ -26,7 +26,7 @@ from fencepost.cli.commands.client import (
 )
 from fencepost.cli.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
 from fencepost.errors import OptionError
-from fencepost.log.chain import EARLIEST, OFFLOADS, End, Position, position_of
+from fencepost.log.chain import EARLIEST, ID, OFFLOADS, End, Position, position_of
 from fencepost.log.cursors import Acknowledged
 from fencepost.log.errors import NoSuchLogError
 from fencepost.log.log import GRACE, Log, LogView
@@ -314,12 +314,15 @@ async def _show(store: Client, args: argparse.Namespace) -> None:
 def _as_object(view: LogView) -> dict[str, Any]:
     return {
         "log": view.name,
+        "id": view.chain.id.hex(),
         "sealed": view.chain.sealed,
         "leader": view.leader,
         "trimmed": view.chain.trimmed,
         "ledgers": [{"ledger": link.ledger, "created": link.created} for link in view.chain.links],
         "settings": {
-            name: value.decode(errors="backslashreplace") for name, value in view.chain.settings if name != OFFLOADS
+            name: value.decode(errors="backslashreplace")
+            for name, value in view.chain.settings
+            if name not in (ID, OFFLOADS)
         },
         "offloaded": [{"ledger": each.ledger, "since": each.since} for each in view.chain.offloads],
         "cursors": {

@@ -796,7 +796,7 @@ class MetadataClient:
                 transaction.create(self._path(below), data)
 
         while True:
-            failed = await self._together(create)
+            failed = await self._together(nodes[0][0], create)
             if not isinstance(failed, exceptions.NoNodeError):
                 return self._is_done(nodes[0][0], failed, exceptions.NodeExistsError)
             if not await self.is_initialised():
@@ -813,7 +813,7 @@ class MetadataClient:
             transaction.set_data(self._path(below), data, version)
 
         if beside:
-            failed = await self._together(write)
+            failed = await self._together(below, write)
             return self._is_done(below, failed, exceptions.BadVersionError, exceptions.NoNodeError)
         try:
             await self._retry(self._kazoo.set_async, self._path(below), data, version)
@@ -842,11 +842,11 @@ class MetadataClient:
             for below in belows:
                 transaction.delete(self._path(below))
 
-        failed = await self._together(delete)
+        failed = await self._together(belows[0], delete)
         return isinstance(failed, exceptions.NoNodeError) or self._is_done(belows[0], failed, exceptions.NotEmptyError)
 
-    async def _together(self, add: Callable[[Any], None]) -> Exception | None:
-        """Do what is added to a transaction, all or nothing; return what failed."""
+    async def _together(self, below: str, add: Callable[[Any], None]) -> Exception | None:
+        """Do what is added to a transaction, all or nothing; return what failed. ``below`` names it in errors."""
 
         def commit(_: str) -> Any:
             transaction = self._kazoo.transaction()
@@ -854,7 +854,7 @@ class MetadataClient:
             return transaction.commit_async()
 
         others = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-        done = await self._retry(commit, "")
+        done = await self._retry(commit, self._path(below))
         return next((each for each in done if isinstance(each, Exception) and not isinstance(each, others)), None)
 
     def _is_done(self, below: str, failed: Exception | None, *expected: type[Exception]) -> bool:
