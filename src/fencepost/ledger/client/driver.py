@@ -31,8 +31,9 @@ from fencepost.ledger.errors import (
     StoreError,
 )
 from fencepost.ledger.messages import GetBookieInfo, GetBookieInfoResponse, Request, Response
-from fencepost.ledger.metadata.client import Bookies, LedgerInService, MetadataClient, Session
+from fencepost.ledger.metadata.client import Bookies, LedgerInService, MetadataClient
 from fencepost.ledger.metadata.registration import address_of
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.roles.interface import (
     AddsAnswered,
     Append,
