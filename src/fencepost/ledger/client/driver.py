@@ -68,6 +68,17 @@ _log = logging.getLogger("fencepost.ledgers")
 
 FORKED = "this client belongs to the process from which this one was forked: connect anew after a fork"
 
+_process = os.getpid()
+"""This process. Asking the system before each append would cost more than being notified of forks."""
+
+
+def _forked() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
+
 _CLIENT = ("fencepost.ledger.client.", "fencepost.log.")
 """The modules of code that runs on a driver."""
 
@@ -116,7 +127,7 @@ class Driver:
         """Callbacks, run with the error when the driver stops."""
         self.failure: Exception | None = None
         """The unexpected error that stopped the driver, if there was one."""
-        self._process = os.getpid()
+        self._process = _process
         _watch_over(self)
 
     @classmethod
@@ -178,7 +189,7 @@ class Driver:
         """
         if self.failure is not None:
             raise self._failed() from self.failure
-        if os.getpid() != self._process:
+        if self._process != _process:
             raise ClientFailedError(FORKED)
 
     def _failed(self) -> ClientFailedError:
@@ -206,10 +217,22 @@ class Driver:
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
         """Send a request that belongs to no role to a bookie. Gives the answer, None if there is none."""
+        return (await self.ask_all((bookie,), request)).get(bookie)
+
+    async def ask_all(
+        self, bookies: Sequence[str], request: Request, patience: float | None = None
+    ) -> dict[str, Response]:
+        """Send a request that belongs to no role to different bookies. Gives the answers, by bookie, that come within
+        ``patience`` seconds.
+        """
         self.must_work()
-        question = _Question(self.loop.create_future())
-        self.connection(bookie).send(question, 0, request)
-        return await question.answer
+        question = _Question(self.loop.create_future(), len(bookies))
+        for bookie in bookies:
+            self.connection(bookie).send(question, 0, request)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await question.over
+        return question.answers
 
     async def address_of(self, bookie: str) -> tuple[str, int]:
         """Host and port of a bookie, as currently registered."""
@@ -401,20 +424,24 @@ def drawn(bookies: Sequence[str], likely: Sequence[float]) -> list[str]:
 
 
 class _Question:
-    """A single request that belongs to no role."""
+    """A request to some bookies that belongs to no role."""
 
-    def __init__(self, answer: asyncio.Future[Response | None]) -> None:
-        self.answer = answer
+    def __init__(self, over: asyncio.Future[None], missing: int) -> None:
+        self.over = over
+        """Done once none of them is awaited any more."""
+        self.answers: dict[str, Response] = {}
+        self._missing = missing
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
-        if not self.answer.done():
-            self.answer.set_result(response)
+        self.answers[bookie] = response
+        self.unanswered(txn, bookie)
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """The bookie did not answer."""
-        if not self.answer.done():
-            self.answer.set_result(None)
+        """The bookie is not awaited any more."""
+        self._missing -= 1
+        if not self._missing and not self.over.done():
+            self.over.set_result(None)
 
 
 class Actor:
