@@ -154,7 +154,13 @@ def test_requests_of_one_turn_go_out_together_in_their_order() -> None:
         sent: list[bytes] = []
         assert session._link is not None
         write = session._link._transport.write
-        session._link._transport = type("Transport", (), {"write": lambda _, data: (sent.append(data), write(data))})()
+
+        class Transport:
+            def write(self, data: bytes) -> None:
+                sent.append(data)
+                write(data)
+
+        session._link._transport = Transport()
         await asyncio.gather(*(each("/x") for each in (session.delete, session.get, session.delete, session.get)))
         pings = sum(data[8:12] == b"\0\0\0\x0b" and len(data) == 12 for data in sent)
         assert len(sent) - pings == 2, "the first goes at once, and the others go together"

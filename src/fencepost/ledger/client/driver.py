@@ -122,6 +122,8 @@ class Driver:
         self.on_unreachable: dict[Callable[[StoreError], None], None] = {}
         """Callbacks for when the metadata service was unreachable for too long."""
         self._unreachable_timer: asyncio.TimerHandle | None = None
+        self._together: dict[tuple[int, int], list[tuple[Callable[[TimerFired], None], TimerFired]]] = {}
+        """The timers that fire together, by their slack and its multiple."""
         self._stops: list[Callable[[], None]] = []
         self.dependents: dict[Callable[[StoreError], None], None] = {}
         """Callbacks, run with the error when the driver stops."""
@@ -202,9 +204,25 @@ class Driver:
         return made
 
     def set_timer(self, timer: SetTimer, deliver: Callable[[TimerFired], None]) -> None:
-        """Deliver a timer's event to a role after its delay, plus a random part of its jitter."""
-        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
-        self.loop.call_later(delay / 1_000_000, deliver, TimerFired(timer.key))
+        """Deliver a timer's event to a role after its delay, plus a random part of its jitter. One with slack fires at
+        a multiple of it, together with others.
+        """
+        delay, fired = timer.delay, TimerFired(timer.key)
+        if timer.slack:
+            turn = (int(self.loop.time() * 1_000_000) + delay) // timer.slack + 1
+            together = self._together.setdefault((timer.slack, turn), [])
+            if not together:
+                at = turn * timer.slack / 1_000_000
+                self.loop.call_at(at, self._fire_together, (timer.slack, turn))
+            together.append((deliver, fired))
+            return
+        if timer.jitter:
+            delay += int(random.random() * timer.jitter)
+        self.loop.call_later(delay / 1_000_000, deliver, fired)
+
+    def _fire_together(self, turn: tuple[int, int]) -> None:
+        for deliver, fired in self._together.pop(turn):
+            deliver(fired)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
