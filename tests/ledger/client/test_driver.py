@@ -31,7 +31,7 @@ def test_timers_with_slack_fire_together_and_none_before_its_delay() -> None:
             handles.append(call_at(when, *arguments, **options))
             return handles[-1]
 
-        driver.loop.call_at = called_at  # type: ignore[method-assign]
+        driver.loop.call_at = called_at  # type: ignore
         due = []
         for number in range(20):
             due.append(time() + 0.05)
