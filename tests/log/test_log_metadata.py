@@ -10,7 +10,7 @@ from log.standing_logs import Standing, run, until
 
 from fencepost.errors import OptionError
 from fencepost.ledger.errors import BadVersionError
-from fencepost.ledger.metadata.client import Session
+from fencepost.ledger.metadata.session import Session
 from fencepost.log.chain import ID, Chain
 from fencepost.log.errors import LogExistsError, NoSuchLogError
 from fencepost.log.metadata import Attempt, Election, LogNodes, Pending, names
@@ -129,8 +129,7 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         for number, each in enumerate(standing):
             await each.stand(partial(wake, number))
         assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
-        # The waiting writers may have been woken already: kazoo delivers events and answers in two threads, so the
-        # event that the node was created may arrive after the node is watched again.
+        # Each client has a connection of its own, so the events may come after the answer.
         await standing[0].resign()
         await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
         for each in reversed(standing[1:]):
@@ -138,7 +137,7 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         assert told == [(0, True), (0, False), (3, True)]
         await standing[2].resign()
         assert await standing[3].stand(lambda path: None), "only a leader's own node goes when it resigns"
-        clients[1]._session_changed("LOST")
+        clients[1].session_changed(Session.EXPIRED)
         assert told[-1] == (3, False) and clients[1].session is Session.EXPIRED
 
     run(tmp_path, test, 0)

@@ -183,7 +183,7 @@ def test_of_two_writers_that_both_believe_one_is_fenced_off(tmp_path: Path) -> N
             await other.writer(wait=0.1).opened()
         assert (await other.show()).leader == "old"
         # The old one still believes that it leads: its node is deleted, and it gets no notice.
-        log.store.metadata._changed = lambda path: None  # type: ignore[method-assign]
+        log.store.metadata.watch_fired = lambda path: None  # type: ignore[method-assign]
         await other.store.metadata.delete_node("logs/orders/leader")
         async with other.writer(name="new") as new:
             assert old.is_leader and new.is_leader

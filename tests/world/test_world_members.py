@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.ledger.metadata.session import ZooKeeperSession
 from fencepost.simulation.interposed import interposed
 from fencepost.simulation.streams import SimTransport
 from fencepost.world.case import drawn
 from fencepost.world.process import Process
-from fencepost.world.session import Session
 from fencepost.world.world import World
 
 
@@ -36,12 +36,13 @@ def test_clients_that_leave_before_there_is_a_leader_do_no_harm() -> None:
     """They wanted sessions, and the leader has nothing to put into the log for them."""
 
     async def come_and_go() -> None:
-        sessions = [Session(f"h{number}:2181", 1.0, lambda zxid: None, lambda number: None) for number in (1, 2, 3)]
+        owner: Any = None  # there is nothing to notify it of
+        sessions = [ZooKeeperSession([(f"h{number}", 2181)], 1.0, owner) for number in (1, 2, 3)]
         for session in sessions:
-            session.start_async()
+            session.start()
         await asyncio.sleep(0.05)
         for session in sessions:
-            session.stop()
+            await session.stop()
 
     world = ran(World(replace(drawn(16), rates=(), slow=0.0, loss=0.0)), come_and_go(), 1_000_000)
     assert world.error is None

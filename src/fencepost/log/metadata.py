@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
 from fencepost.ledger.errors import BadVersionError
-from fencepost.ledger.metadata.client import MetadataClient, Node, Session
+from fencepost.ledger.metadata.client import MetadataClient, Node
+from fencepost.ledger.metadata.session import Session
 from fencepost.log.chain import SENDS, SUBJECT, Chain, bytes_of, chain_of
 from fencepost.log.errors import LogExistsError, LogFullError, MissingLedgerError, NoSuchLogError
 from fencepost.traces.writer import TraceWriter

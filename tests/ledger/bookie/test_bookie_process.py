@@ -215,7 +215,7 @@ def test_a_bookie_without_a_session_serves_on_and_registers_anew(
 
     def end_session(client: MetadataClient) -> None:
         """Another client with the same session closes it, as if it had expired."""
-        thief = KazooClient(hosts=client.address.hosts, client_id=client._kazoo.client_id)
+        thief = KazooClient(hosts=client.address.hosts, client_id=client._zookeeper.client_id)
         thief.start()
         thief.stop()
         thief.close()

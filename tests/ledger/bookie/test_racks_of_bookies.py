@@ -83,7 +83,7 @@ def test_racks_decide_where_ledgers_are_and_stay(
                         await asyncio.sleep(0.02)
                 node = await soft.metadata.read_node(paths.RACKS)
                 assert node is not None and json.loads(node.data)["default"][four]["rack"] == "/y/1"
-                assert await soft.metadata._retry(soft.metadata._kazoo.exists_async, "/clusters/one/bookies")
+                assert await soft.metadata._retry(soft.metadata._zookeeper.exists, "/clusters/one/bookies")
                 for store in (soft, strict):
                     for _ in range(4):
                         async with store.create_ledger(ensemble=2) as ledger:

@@ -29,8 +29,9 @@ from fencepost.ledger.messages import (
     StartTlsResponse,
 )
 from fencepost.ledger.metadata.address import parse
-from fencepost.ledger.metadata.client import Bookies, LedgerInService, Session
+from fencepost.ledger.metadata.client import Bookies, LedgerInService
 from fencepost.ledger.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.roles import interface as i
 from fencepost.ledger.roles.bookie import Bookie

@@ -18,7 +18,7 @@ from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.entries import Digests, Entry, master_key
 from fencepost.ledger.messages import AddEntry, ReadEntry
-from fencepost.ledger.metadata.client import Session
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.metadata import DigestType, LedgerStatus
 

@@ -13,8 +13,9 @@ from kazoo.client import KazooClient
 from ledger.processes import Process, metadata_service
 
 from fencepost.ledger import errors
-from fencepost.ledger.metadata.client import Bookies, MetadataClient, Session
+from fencepost.ledger.metadata.client import Bookies, MetadataClient
 from fencepost.ledger.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, marked_in_recovery
 
@@ -61,7 +62,7 @@ def test_a_cluster_is_made_once(service: str) -> None:
             assert await client.instance_id() == instance and await client.is_initialised()
             with pytest.raises(errors.ClusterExistsError):
                 await client.initialise()
-            data, _ = await client._retry(client._kazoo.get_async, "/made/here/LAYOUT")
+            data, _ = await client._retry(client._zookeeper.get, "/made/here/LAYOUT")
             assert data == b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 
     run(test)
@@ -72,13 +73,13 @@ def test_another_layout_is_refused_in_one_line(service: str) -> None:
         async with connected(f"{service}/flat") as client:
             await client.initialise()
             layout = b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1"
-            await client._retry(client._kazoo.set_async, "/flat/LAYOUT", layout)
+            await client._retry(client._zookeeper.set, "/flat/LAYOUT", layout)
         with pytest.raises(errors.UnknownLayoutError, match="laid out by .FlatLedgerManagerFactory., and only"):
             await MetadataClient.connect(f"{service}/flat")
         async with connected(f"{service.replace('zk:', 'zk+longhierarchical:')}/long") as client:
             await client.initialise()
             await client.create_ledger(7, METADATA)
-            assert await client._retry(client._kazoo.exists_async, "/long/000/0000/0000/0000/L0007")
+            assert await client._retry(client._zookeeper.exists, "/long/000/0000/0000/0000/L0007")
             assert [ledger async for ledger in client.ledgers()] == [7]
         with pytest.raises(errors.UnknownLayoutError, match="LongHierarchicalLedgerManagerFactory, not by Hier"):
             await MetadataClient.connect(f"{service.replace('zk:', 'zk+hierarchical:')}/long")
@@ -131,7 +132,7 @@ def test_ledgers_are_created_replaced_on_their_version_listed_and_deleted(servic
             with pytest.raises(errors.NoSuchLedgerError):
                 await client.read_ledger(-5)
             assert [ledger async for ledger in client.ledgers()] == [ids[0], ids[2], *large[:3]]
-            assert await client._retry(client._kazoo.exists_async, "/a/461") is None, "empty folders go too"
+            assert await client._retry(client._zookeeper.exists, "/a/461") is None, "empty folders go too"
 
     run(test)
 
@@ -151,7 +152,7 @@ def test_metadata_that_are_foreign_are_said_so(service: str) -> None:
         async with connected(f"{service}/foreign") as client:
             await client.initialise()
             await client.create_ledger(1, METADATA)
-            await client._retry(client._kazoo.set_async, "/foreign/00/0000/L0001", b"nonsense")
+            await client._retry(client._zookeeper.set, "/foreign/00/0000/L0001", b"nonsense")
             with pytest.raises(errors.UnknownLayoutError, match="the metadata of ledger 1 are damaged or foreign"):
                 await client.read_ledger(1)
 
@@ -294,7 +295,7 @@ def test_a_session_that_expires_is_followed_by_another(service: str) -> None:
 
 def _end_session(client: MetadataClient) -> None:
     """End a session by closing it over another connection."""
-    twin = KazooClient(hosts=client.address.hosts, client_id=client._kazoo.client_id)
+    twin = KazooClient(hosts=client.address.hosts, client_id=client._zookeeper.client_id)
     twin.start()
     twin.stop()
     twin.close()

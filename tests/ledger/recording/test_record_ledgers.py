@@ -166,7 +166,7 @@ def test_a_ledger_that_is_not_there_is_told_once_and_seen_when_it_comes(service:
 def test_metadata_that_can_not_be_read_are_told(service: str) -> None:
     async def main() -> None:
         async with following(f"{service}/foreign/ledgers", 1) as f:
-            await f.client._retry(f.client._kazoo.set_async, f.client._ledger_path(1), b"nonsense")
+            await f.client._retry(f.client._zookeeper.set, f.client._ledger_path(1), b"nonsense")
             f.ledgers.noticed(1)
             await until(lambda: f.of(1), "the ledger")
             assert f.trace.actions == ["metadata_unreadable"]

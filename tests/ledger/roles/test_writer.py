@@ -612,7 +612,7 @@ def test_a_force_that_a_slow_bookie_has_not_answered_is_done_when_the_ledger_is_
 def test_an_idle_writer_tells_its_lac() -> None:
     story = Story(explicit_lac_interval=1000)
     story.append()
-    assert story.answer("ab", 0) == [SetTimer("send LAC", 1000), confirmed(0)][::-1]
+    assert story.answer("ab", 0) == [SetTimer("send LAC", 1000, slack=125), confirmed(0)][::-1]
     story.happen(TimerFired("send LAC"))
     request = story.sent["b", WriteLac].request
     assert isinstance(request, WriteLac) and request.lac == 0
@@ -620,7 +620,7 @@ def test_an_idle_writer_tells_its_lac() -> None:
     assert story.answer("ab", WriteLac) == []
     assert story.answer("c", WriteLac, None) == [], "no bookie is replaced for that"
     story.append(2)
-    assert story.answer("ab", 1) == [confirmed(1), SetTimer("send LAC", 1000)]
+    assert story.answer("ab", 1) == [confirmed(1), SetTimer("send LAC", 1000, slack=125)]
     assert story.answer("ab", 2) == [confirmed(2)], "one timer is enough"
 
 

@@ -186,9 +186,8 @@ def _down(directory: Path) -> dict[str, Any]:
 def _roll(args: argparse.Namespace) -> dict[str, Any]:
     """Restart the bookies one at a time. Progress goes to standard error."""
     from fencepost.cli.cluster import roll
-    from fencepost.cli.commands import serving, streams
+    from fencepost.cli.commands import streams
 
-    serving.be_quiet_about_connections()
     return roll.run(args.directory, args.timeout, streams.inform)
 
 

@@ -16,7 +16,6 @@ import msgspec
 
 from fencepost import errors
 from fencepost.cli import output
-from fencepost.cli.commands import serving
 from fencepost.connections.loop import loop_factory
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.ledger.bookie import identity
@@ -72,7 +71,6 @@ def run(args: argparse.Namespace, settings: BookieSettings, verb: str, *about: s
             f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
             " FENCEPOST_METADATA or metadataServiceUri"
         )
-    serving.be_quiet_about_connections()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_DOES[verb](args, settings, rest[0]))
 

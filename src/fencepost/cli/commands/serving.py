@@ -25,12 +25,6 @@ def log_to_standard_error(verbose: bool, form: LogFormat = "text", part: str = "
             handler.setFormatter(logs.JsonFormatter(part))
         logs.report_everything()
         output.speak_json(part)
-    be_quiet_about_connections()
-
-
-def be_quiet_about_connections() -> None:
-    """Silence kazoo's log of every connection attempt: the command itself reports that it waits."""
-    logging.getLogger("fencepost.ledger.metadata.kazoo").setLevel(logging.ERROR)
 
 
 def settings_help(kind: type[FileOfSettings]) -> str:

@@ -18,7 +18,7 @@ from fencepost.ledger.autorecovery.worker import Worker
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.errors import StoreError
-from fencepost.ledger.metadata.client import Session
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.shutdown import set_at_signals
 from fencepost.monitoring import http

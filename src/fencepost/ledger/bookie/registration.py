@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from fencepost.ledger.bookie.server import Server
 from fencepost.ledger.errors import MetadataServiceError, StoreError
-from fencepost.ledger.metadata.client import MetadataClient, Session
+from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.metadata.registration import BookieServiceInfo
+from fencepost.ledger.metadata.session import Session
 
 PAUSE = 1.0
 """Seconds until a failed registration is retried."""

@@ -205,11 +205,11 @@ class Connection:
             frames = self._pipeline().reads(requester, ledger, entry_ids, deadline)
             self._write([frames], len(frames), at_once=True)
 
-    def _entries_of(self, send: SendAdds) -> list[int]:
+    def _entries_of(self, send: SendAdds) -> Sequence[int]:
         """The entries of a batch that belong on this bookie."""
         place, size, quorum = send.place, send.ensemble_size, send.write_quorum
-        first = send.adds.first
-        return [each for each in range(first, first + len(send.adds)) if is_in_write_set(place, each, size, quorum)]
+        every = range(send.adds.first, send.adds.first + len(send.adds))
+        return every if size == quorum else [each for each in every if is_in_write_set(place, each, size, quorum)]
 
     def _pipeline(self) -> Pipeline:
         if self.pipeline is None:

@@ -31,8 +31,9 @@ from fencepost.ledger.errors import (
     StoreError,
 )
 from fencepost.ledger.messages import GetBookieInfo, GetBookieInfoResponse, Request, Response
-from fencepost.ledger.metadata.client import Bookies, LedgerInService, MetadataClient, Session
+from fencepost.ledger.metadata.client import Bookies, LedgerInService, MetadataClient
 from fencepost.ledger.metadata.registration import address_of
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.roles.interface import (
     AddsAnswered,
     Append,
@@ -66,6 +67,17 @@ from fencepost.traces import TraceWriter
 _log = logging.getLogger("fencepost.ledgers")
 
 FORKED = "this client belongs to the process from which this one was forked: connect anew after a fork"
+
+_process = os.getpid()
+"""This process. Asking the system before each append would cost more than being notified of forks."""
+
+
+def _forked() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 _CLIENT = ("fencepost.ledger.client.", "fencepost.log.")
 """The modules of code that runs on a driver."""
@@ -110,12 +122,14 @@ class Driver:
         self.on_unreachable: dict[Callable[[StoreError], None], None] = {}
         """Callbacks for when the metadata service was unreachable for too long."""
         self._unreachable_timer: asyncio.TimerHandle | None = None
+        self._together: dict[tuple[int, int], list[tuple[Callable[[TimerFired], None], TimerFired]]] = {}
+        """The timers that fire together, by their slack and its multiple."""
         self._stops: list[Callable[[], None]] = []
         self.dependents: dict[Callable[[StoreError], None], None] = {}
         """Callbacks, run with the error when the driver stops."""
         self.failure: Exception | None = None
         """The unexpected error that stopped the driver, if there was one."""
-        self._process = os.getpid()
+        self._process = _process
         _watch_over(self)
 
     @classmethod
@@ -177,7 +191,7 @@ class Driver:
         """
         if self.failure is not None:
             raise self._failed() from self.failure
-        if os.getpid() != self._process:
+        if self._process != _process:
             raise ClientFailedError(FORKED)
 
     def _failed(self) -> ClientFailedError:
@@ -190,9 +204,25 @@ class Driver:
         return made
 
     def set_timer(self, timer: SetTimer, deliver: Callable[[TimerFired], None]) -> None:
-        """Deliver a timer's event to a role after its delay, plus a random part of its jitter."""
-        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
-        self.loop.call_later(delay / 1_000_000, deliver, TimerFired(timer.key))
+        """Deliver a timer's event to a role after its delay, plus a random part of its jitter. One with slack fires at
+        a multiple of it, together with others.
+        """
+        delay, fired = timer.delay, TimerFired(timer.key)
+        if timer.slack:
+            turn = (int(self.loop.time() * 1_000_000) + delay) // timer.slack + 1
+            together = self._together.setdefault((timer.slack, turn), [])
+            if not together:
+                at = turn * timer.slack / 1_000_000
+                self.loop.call_at(at, self._fire_together, (timer.slack, turn))
+            together.append((deliver, fired))
+            return
+        if timer.jitter:
+            delay += int(random.random() * timer.jitter)
+        self.loop.call_later(delay / 1_000_000, deliver, fired)
+
+    def _fire_together(self, turn: tuple[int, int]) -> None:
+        for deliver, fired in self._together.pop(turn):
+            deliver(fired)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -205,10 +235,22 @@ class Driver:
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
         """Send a request that belongs to no role to a bookie. Gives the answer, None if there is none."""
+        return (await self.ask_all((bookie,), request)).get(bookie)
+
+    async def ask_all(
+        self, bookies: Sequence[str], request: Request, patience: float | None = None
+    ) -> dict[str, Response]:
+        """Send a request that belongs to no role to different bookies. Gives the answers, by bookie, that come within
+        ``patience`` seconds.
+        """
         self.must_work()
-        question = _Question(self.loop.create_future())
-        self.connection(bookie).send(question, 0, request)
-        return await question.answer
+        question = _Question(self.loop.create_future(), len(bookies))
+        for bookie in bookies:
+            self.connection(bookie).send(question, 0, request)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await question.over
+        return question.answers
 
     async def address_of(self, bookie: str) -> tuple[str, int]:
         """Host and port of a bookie, as currently registered."""
@@ -400,20 +442,24 @@ def drawn(bookies: Sequence[str], likely: Sequence[float]) -> list[str]:
 
 
 class _Question:
-    """A single request that belongs to no role."""
+    """A request to some bookies that belongs to no role."""
 
-    def __init__(self, answer: asyncio.Future[Response | None]) -> None:
-        self.answer = answer
+    def __init__(self, over: asyncio.Future[None], missing: int) -> None:
+        self.over = over
+        """Done once none of them is awaited any more."""
+        self.answers: dict[str, Response] = {}
+        self._missing = missing
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
-        if not self.answer.done():
-            self.answer.set_result(response)
+        self.answers[bookie] = response
+        self.unanswered(txn, bookie)
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """The bookie did not answer."""
-        if not self.answer.done():
-            self.answer.set_result(None)
+        """The bookie is not awaited any more."""
+        self._missing -= 1
+        if not self._missing and not self.over.done():
+            self.over.set_result(None)
 
 
 class Actor:

@@ -159,11 +159,10 @@ class LedgerWriter(Appender[int]):
         Bookies are asked for the last entry, because that changes nothing. Asking Java's bookies for the LAC of an
         unknown ledger makes them fail readers that come after its first entry.
         """
-        ask, request = self._driver.ask, ReadEntry(self.id, NO_ENTRY_YET)
-        asked = {asyncio.ensure_future(ask(each, request)): each for each in current_ensemble(self.metadata)}
-        answered, _ = await asyncio.wait(asked, timeout=ASKING)
-        codes = {asked[each]: response.code for each in answered if (response := each.result()) is not None}
-        return next((bookie for bookie, code in codes.items() if code in (Code.OK, Code.NO_ENTRY)), None)
+        request = ReadEntry(self.id, NO_ENTRY_YET)
+        answers = await self._driver.ask_all(current_ensemble(self.metadata), request, ASKING)
+        knowing = (Code.OK, Code.NO_ENTRY)
+        return next((bookie for bookie, response in answers.items() if response.code in knowing), None)
 
     async def _ask(self, operation: str) -> Any:
         self._push()

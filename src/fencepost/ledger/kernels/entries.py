@@ -11,6 +11,9 @@ LEDGER, ENTRY_ID, LAC, OFFSET, SIZE = range(5)
 """The columns: the ledger, the entry id, the LAC in the body, and the offset and size of the body in the block."""
 COLUMNS = 5
 
+_FEW = 32
+"""Rows below which plain Python is faster than NumPy."""
+
 
 class EntryRows(NamedTuple):
     """Entries in the format of the journal. Immutable.
@@ -36,6 +39,11 @@ class EntryRows(NamedTuple):
         """Each ledger with the highest LAC among its entries, which must be adjacent."""
         if not len(self.table):
             return []
+        if len(self.table) < _FEW:
+            highest: dict[int, int] = {}
+            for ledger, _, lac, _, _ in self.table.tolist():
+                highest[ledger] = max(lac, highest.get(ledger, lac))
+            return list(highest.items())
         if self.table[0, LEDGER] == self.table[-1, LEDGER]:
             return [(int(self.table[0, LEDGER]), int(self.table[:, LAC].max()))]
         starts = np.flatnonzero(np.diff(self.table[:, LEDGER], prepend=self.table[0, LEDGER] - 1))

@@ -1,8 +1,7 @@
 """The client of the metadata service: ledgers, bookies, cookies and ids in a ZooKeeper tree, in the layout of
 BookKeeper.
 
-kazoo implements the protocol, in its own threads. Here everything runs on one event loop, callbacks included. An
-operation has exactly one outcome. After a lost connection, an expired session or a timeout, it fails with
+An operation has exactly one outcome. After a lost connection, an expired session or a timeout, it fails with
 :class:`OutcomeUnknownError`, and a later answer is dropped. When a session expires, a new one is opened and listeners
 are notified.
 """
@@ -11,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import logging
 import math
-import os
 import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -22,13 +19,8 @@ from typing import Any, Self
 
 import msgspec
 from kazoo import exceptions
-from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.serialization import SASL
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.serialization import CheckVersion, Delete, SetData
 
-from fencepost.connections import sasl
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import CREDENTIALS, Credentials
 from fencepost.ledger import errors
@@ -37,6 +29,7 @@ from fencepost.ledger.metadata import paths, racks, registration, serialization
 from fencepost.ledger.metadata.address import Address, parse
 from fencepost.ledger.metadata.ids import LedgerIds
 from fencepost.ledger.metadata.registration import BookieServiceInfo
+from fencepost.ledger.metadata.session import Session, ZooKeeperSession, creation
 from fencepost.ledger.rules.metadata import LedgerMetadata
 from fencepost.ledger.rules.placement import Placement, Policy
 
@@ -66,19 +59,8 @@ Watch = tuple[Callable[..., None], *tuple[Any, ...]]
 
 _log = logging.getLogger("fencepost.ledger.metadata")
 _user_log = logging.getLogger("fencepost.ledgers")  # visible unless logging is configured otherwise
-_kazoo_log = logging.getLogger("fencepost.ledger.metadata.kazoo")
 # Clients retry, so the reasons of failures are logged only on request. Only the ``fencepost.ledgers`` log is visible.
 logging.getLogger("fencepost.ledger").addHandler(logging.NullHandler())
-
-
-class Session(enum.Enum):
-    """The state of the session with the metadata service."""
-
-    CONNECTED = "connected"
-    DISCONNECTED = "disconnected"
-    """The connection is lost. The session may continue on another one."""
-    EXPIRED = "expired"
-    """The session is over, with its ephemeral nodes and all watches. A new one is being opened."""
 
 
 class LedgerInService(msgspec.Struct, frozen=True):
@@ -120,26 +102,6 @@ class Node(msgspec.Struct, frozen=True):
     owner: int = 0
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads and sockets, with the store's TLS."""
-
-    def __init__(self, tls: Tls | None) -> None:
-        super().__init__()
-        self.tls = tls
-
-    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> socket.socket:
-        connection = socket.create_connection(address, timeout)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.tls is None:
-            return connection
-        try:
-            return self.tls.context.wrap_socket(connection, server_hostname=hostname)
-        except (OSError, ValueError) as error:
-            connection.close()
-            _log.warning("the TLS handshake with the metadata service at %s:%d failed: %s", *address[:2], error)
-            raise OSError(f"the TLS handshake failed: {error}") from error
-
-
 class MetadataClient:
     """A session with the metadata service of one cluster. Create it with :meth:`connect`, and :meth:`close` it.
 
@@ -169,24 +131,12 @@ class MetadataClient:
         self._is_closed = False
         self._is_refused = False
         self._connected = asyncio.Event()
-        self._kazoo = self._new_session(tls)
-        self._kazoo.add_listener(self._state_changed)
+        self._zookeeper = self._new_session(tls)
         self._ids = LedgerIds(self)
 
-    def _new_session(self, tls: Tls | None) -> Any:
-        """kazoo's client, not started."""
-        client = KazooClient(
-            hosts=self.address.hosts,
-            timeout=self.session_timeout,
-            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2},
-            logger=_kazoo_log,
-            handler=_Handler(tls),
-            use_ssl=tls is not None,
-            sasl_options=None if self.credentials is None else {"mechanism": sasl.MECHANISM},
-        )
-        # kazoo delegates SASL to a library, unless this replaces it.
-        client._connection._authenticate_with_sasl = self._authenticate
-        return client
+    def _new_session(self, tls: Tls | None) -> ZooKeeperSession:
+        """The session, not started."""
+        return ZooKeeperSession(self.address.servers, self.session_timeout, self, tls, self.credentials)
 
     # -- the session ---------------------------------------------------------------------------------------------------
 
@@ -214,7 +164,7 @@ class MetadataClient:
         tls = tls or (configured.tls() if configured.metadata_tls else None)
         client = cls(parse(uri), session_timeout, operation_timeout, tls, credentials or Credentials.read())
         try:
-            client._kazoo.start_async()
+            client._zookeeper.start()
             async with asyncio.timeout(connect_timeout):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PATIENT):
@@ -242,33 +192,8 @@ class MetadataClient:
             raise
         return client
 
-    def _state_changed(self, state: str) -> None:
-        """Called on kazoo's thread. kazoo reports a connection before it is authenticated."""
-        if state != KazooState.CONNECTED or self.credentials is None:
-            self._call_on_loop(self._session_changed, state)
-
-    def _authenticate(self, _: str, timeout: float) -> None:
-        """Authenticate a new connection with SASL. Called on kazoo's thread, which retries after a failure."""
-        assert self.credentials is not None
-        connection = self._kazoo._connection
-        client = sasl.Client("zookeeper", "zk-sasl-md5", *self.credentials, os.urandom(20).hex())
-        answer, xid = client.step(b""), 0
-        try:
-            while not client.is_complete:
-                xid += 1
-                connection._submit(SASL(answer), timeout, xid)
-                header, buffer, offset = connection._read_header(timeout)
-                if header.err:
-                    raise sasl.SaslError(f"error {header.err}")
-                token, _ = SASL.deserialize(buffer, offset)
-                answer = client.step(token)
-        except sasl.SaslError as error:
-            _log.error("the metadata service does not let %s in: %s", self.credentials.user, error)
-            self._call_on_loop(self._login_refused)
-            raise ConnectionDropped("the authentication failed") from error
-        self._call_on_loop(self._session_changed, KazooState.CONNECTED)
-
-    def _login_refused(self) -> None:
+    def login_refused(self) -> None:
+        """See :class:`.session.Owner`."""
         self._is_refused = True
         self._connected.set()
 
@@ -299,12 +224,7 @@ class MetadataClient:
         if self._is_closed:
             return
         self._is_closed = True
-        with contextlib.suppress(exceptions.KazooException):
-            await self.loop.run_in_executor(None, self._stop)
-
-    def _stop(self) -> None:
-        self._kazoo.stop()
-        self._kazoo.close()
+        await self._zookeeper.stop()
 
     def listen(self, callback: Callable[[Session], None]) -> Callable[[], None]:
         """Call ``callback`` when the session's state changes. Returns a function that ends this."""
@@ -314,7 +234,7 @@ class MetadataClient:
     @property
     def session_id(self) -> int | None:
         """The session's number; None if there is none."""
-        client_id = self._kazoo.client_id
+        client_id = self._zookeeper.client_id
         return None if client_id is None else client_id[0]
 
     # -- the cluster ---------------------------------------------------------------------------------------------------
@@ -328,13 +248,14 @@ class MetadataClient:
         parent = self.address.root.rpartition("/")[0]
         if parent:
             await self._make_path(parent)
-        transaction = self._kazoo.transaction()
-        transaction.create(self.address.root)
-        for name in (paths.AVAILABLE, paths.READ_ONLY):
-            transaction.create(self._path(name))
-        transaction.create(self._path(paths.INSTANCE_ID), instance_id.encode())
-        transaction.create(self._path(paths.LAYOUT), layout.encode())
-        results = await self._once("a new cluster", transaction.commit_async)
+        nodes = [
+            creation(self.address.root),
+            creation(self._path(paths.AVAILABLE)),
+            creation(self._path(paths.READ_ONLY)),
+            creation(self._path(paths.INSTANCE_ID), instance_id.encode()),
+            creation(self._path(paths.LAYOUT), layout.encode()),
+        ]
+        results = await self._once("a new cluster", self._zookeeper.multi, nodes)
         if any(isinstance(result, exceptions.NodeExistsError) for result in results):
             raise errors.ClusterExistsError(f"there is a cluster at {self.address} already")
         failed = next((result for result in results if isinstance(result, Exception)), None)
@@ -345,16 +266,16 @@ class MetadataClient:
 
     async def sync(self) -> None:
         """Wait until later reads see every earlier write of any client: a server of a quorum may lag."""
-        await self._retry(self._kazoo.sync_async, self.address.root)
+        await self._retry(self._zookeeper.sync, self.address.root)
 
     async def is_initialised(self) -> bool:
         """Whether there is a cluster at this address."""
-        return await self._retry(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
+        return await self._retry(self._zookeeper.exists, self._path(paths.LAYOUT)) is not None
 
     async def instance_id(self) -> str:
         """The cluster's id, drawn at its creation and stored in bookies' cookies. Raises :class:`NoClusterError`."""
         try:
-            data, _ = await self._retry(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
+            data, _ = await self._retry(self._zookeeper.get, self._path(paths.INSTANCE_ID))
         except exceptions.NoNodeError:
             raise errors.NoClusterError(
                 f"there is no cluster at {self.address}: make one, or correct the address"
@@ -363,7 +284,7 @@ class MetadataClient:
 
     async def _read_layout(self) -> None:
         try:
-            data, _ = await self._retry(self._kazoo.get_async, self._path(paths.LAYOUT))
+            data, _ = await self._retry(self._zookeeper.get, self._path(paths.LAYOUT))
         except exceptions.NoNodeError:
             return
         version, _, manager = data.decode(errors="replace").partition("\n")
@@ -391,7 +312,7 @@ class MetadataClient:
         path, data = self._ledger_path(ledger), self._serialised(ledger, metadata)
         while True:
             try:
-                await self._once(f"ledger {ledger}", self._kazoo.create_async, path, data)
+                await self._once(f"ledger {ledger}", self._zookeeper.create, path, data)
                 return 0
             except exceptions.NodeExistsError:
                 raise errors.LedgerExistsError(f"ledger {ledger} exists already") from None
@@ -409,7 +330,7 @@ class MetadataClient:
         """
         try:
             watched = (watch, ledger) if watch is not None else None
-            data, stat = await self._retry(self._kazoo.get_async, self._ledger_path(ledger), watch=watched)
+            data, stat = await self._retry(self._zookeeper.get, self._ledger_path(ledger), watch=watched)
         except exceptions.NoNodeError:
             raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
         try:
@@ -425,7 +346,7 @@ class MetadataClient:
         """
         data = self._serialised(ledger, metadata)
         try:
-            stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
+            stat = await self._once(f"ledger {ledger}", self._zookeeper.set, self._ledger_path(ledger), data, version)
         except exceptions.BadVersionError:
             raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
         except exceptions.NoNodeError:
@@ -438,7 +359,7 @@ class MetadataClient:
         """
         path = self._ledger_path(ledger)
         try:
-            await self._once(f"ledger {ledger}", self._kazoo.delete_async, path, version)
+            await self._once(f"ledger {ledger}", self._zookeeper.delete, path, version)
         except exceptions.BadVersionError:
             raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
         except exceptions.NoNodeError:
@@ -446,12 +367,12 @@ class MetadataClient:
         # Empty parent nodes go too, as with Java's client. A failure here is harmless.
         with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
             while (path := path.rpartition("/")[0]) != self.address.root:
-                await self._once(path, self._kazoo.delete_async, path)
+                await self._once(path, self._zookeeper.delete, path)
 
     async def ledgers(self) -> AsyncIterator[int]:
         """The ids of all ledgers, in order. Those created or deleted meanwhile may or may not be included."""
         try:
-            tops = await self._retry(self._kazoo.get_children_async, self.address.root)
+            tops = await self._retry(self._zookeeper.get_children, self.address.root)
         except exceptions.NoNodeError:
             raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
         tops = sorted((each for each in tops if paths.TOP.fullmatch(each)), key=lambda each: (len(each), each))
@@ -499,7 +420,7 @@ class MetadataClient:
             yield path
             return
         with contextlib.suppress(exceptions.NoNodeError):
-            for child in sorted(await self._retry(self._kazoo.get_children_async, self._path(path))):
+            for child in sorted(await self._retry(self._zookeeper.get_children, self._path(path))):
                 async for leaf in self._leaves(f"{path}/{child}", depth - 1):
                     yield leaf
 
@@ -514,26 +435,19 @@ class MetadataClient:
         Raises :class:`NoClusterError`, and :class:`MetadataServiceError`.
         """
         prefix = self._path(f"{folder}/ID-")
-
-        def create(_: str) -> Any:
-            transaction = self._kazoo.transaction()
-            for _number in range(count):
-                transaction.create(prefix, b"", None, True, True)
-            return transaction.commit_async()
-
-        made = await self._retry(create, prefix)
+        drawing = [creation(prefix, b"", True, True)] * count
+        made = await self._retry(self._zookeeper.multi, drawing)
         while any(isinstance(each, exceptions.NoNodeError) for each in made):
             if not await self.is_initialised():
                 raise errors.NoClusterError(f"there is no cluster at {self.address}")
             await self._make_path(self._path(folder))
-            made = await self._retry(create, prefix)
+            made = await self._retry(self._zookeeper.multi, drawing)
         failed = next((each for each in made if isinstance(each, Exception)), None)
         if failed is not None:
             raise self._refused(folder, failed)
-        transaction = self._kazoo.transaction()
-        for path in made:
-            transaction.delete(path)
-        transaction.commit_async()  # nobody waits for it: if it is lost, they go with the session
+        # Nobody waits for this: if it is lost, they go with the session.
+        deleting = self._zookeeper.multi([Delete(path, _ANY_VERSION) for path in made])
+        deleting.add_done_callback(lambda done: done.cancelled() or done.exception())
         texts = [path.removeprefix(prefix) for path in made]
         return [int(text) for text in texts if text.isdecimal()]
 
@@ -551,11 +465,11 @@ class MetadataClient:
 
     async def _read_bookies(self, watch: Watch | None) -> Bookies:
         try:
-            writable = await self._retry(self._kazoo.get_children_async, self._path(paths.AVAILABLE), watch=watch)
+            writable = await self._retry(self._zookeeper.get_children, self._path(paths.AVAILABLE), watch=watch)
         except exceptions.NoNodeError:
             raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
         try:
-            read_only = await self._retry(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
+            read_only = await self._retry(self._zookeeper.get_children, self._path(paths.READ_ONLY), watch=watch)
         except exceptions.NoNodeError:
             read_only = []
         return Bookies(
@@ -565,10 +479,10 @@ class MetadataClient:
     async def _read_racks(self, watch: Watch | None) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The racks and the groups of bookies."""
         path = self._path(paths.RACKS)
-        if await self._retry(self._kazoo.exists_async, path, watch=watch) is None:
+        if await self._retry(self._zookeeper.exists, path, watch=watch) is None:
             return (), ()
         with contextlib.suppress(exceptions.NoNodeError):
-            data, _ = await self._retry(self._kazoo.get_async, path)
+            data, _ = await self._retry(self._zookeeper.get, path)
             try:
                 mapping = racks.from_bytes(data)
                 return tuple(sorted(racks.racks_of(mapping).items())), racks.groups_of(mapping)
@@ -610,7 +524,7 @@ class MetadataClient:
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             with contextlib.suppress(exceptions.NoNodeError):
-                data, _ = await self._retry(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
+                data, _ = await self._retry(self._zookeeper.get, self._path(f"{folder}/{bookie}"))
                 return registration.from_bytes(data) if data else None
         return None
 
@@ -622,10 +536,10 @@ class MetadataClient:
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             path = self._path(f"{folder}/{bookie}")
-            if await self._retry(self._kazoo.exists_async, path, watch=(watch, bookie)) is None:
+            if await self._retry(self._zookeeper.exists, path, watch=(watch, bookie)) is None:
                 continue
             with contextlib.suppress(exceptions.NoNodeError):
-                data, stat = await self._retry(self._kazoo.get_async, path)
+                data, stat = await self._retry(self._zookeeper.get, path)
                 return Registered(path, stat.version, registration.from_bytes(data) if data else None)
         return None
 
@@ -635,7 +549,7 @@ class MetadataClient:
         """
         try:
             await self._once(
-                registered.path, self._kazoo.set_async, registered.path, registration.to_bytes(info), registered.version
+                registered.path, self._zookeeper.set, registered.path, registration.to_bytes(info), registered.version
             )
         except (exceptions.BadVersionError, exceptions.NoNodeError):
             raise errors.BadVersionError(f"the registration {registered.path} was changed by somebody else") from None
@@ -655,7 +569,7 @@ class MetadataClient:
         end = math.inf
         while True:
             try:
-                await self._retry(self._kazoo.create_async, path, data, None, True)
+                await self._retry(self._zookeeper.create, path, data, True)
                 break
             except exceptions.NoNodeError:
                 if not await self.is_initialised():
@@ -671,20 +585,20 @@ class MetadataClient:
                         f"another process is registered as the bookie {bookie}, and its session does not expire"
                     ) from None
         with contextlib.suppress(exceptions.NoNodeError):
-            await self._retry(self._kazoo.delete_async, self._path(f"{other}/{bookie}"))
+            await self._retry(self._zookeeper.delete, self._path(f"{other}/{bookie}"))
 
     async def _is_registered(self, path: str, data: bytes, replace: bool) -> bool:
         """Whether a registration belongs to this session. Another session's is deleted, or awaited for a while."""
         gone = asyncio.Event()
-        stat = await self._retry(self._kazoo.exists_async, path, watch=(gone.set,))
+        stat = await self._retry(self._zookeeper.exists, path, watch=(gone.set,))
         if stat is None:
             return False
         with contextlib.suppress(exceptions.NoNodeError):
             if stat.ephemeralOwner == self.session_id:
-                await self._retry(self._kazoo.set_async, path, data)
+                await self._retry(self._zookeeper.set, path, data)
                 return True
             if replace:
-                await self._retry(self._kazoo.delete_async, path)
+                await self._retry(self._zookeeper.delete, path)
                 return False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.session_timeout / 4):
@@ -695,14 +609,14 @@ class MetadataClient:
         """Remove a bookie's registration, if it has one."""
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             with contextlib.suppress(exceptions.NoNodeError):
-                await self._retry(self._kazoo.delete_async, self._path(f"{folder}/{bookie}"))
+                await self._retry(self._zookeeper.delete, self._path(f"{folder}/{bookie}"))
 
     # -- cookies -------------------------------------------------------------------------------------------------------
 
     async def read_cookie(self, bookie: str) -> tuple[bytes, int]:
         """A bookie's cookie, as bytes, and its version. Raises :class:`NoSuchCookieError`."""
         try:
-            data, stat = await self._retry(self._kazoo.get_async, self._path(f"{paths.COOKIES}/{bookie}"))
+            data, stat = await self._retry(self._zookeeper.get, self._path(f"{paths.COOKIES}/{bookie}"))
         except exceptions.NoNodeError:
             raise errors.NoSuchCookieError(f"the metadata service has no cookie of the bookie {bookie}") from None
         return data, stat.version
@@ -715,9 +629,9 @@ class MetadataClient:
         path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
         try:
             if version is not None:
-                return int((await self._once(what, self._kazoo.set_async, path, data, version)).version)
+                return int((await self._once(what, self._zookeeper.set, path, data, version)).version)
             await self._make_path(self._path(paths.COOKIES))
-            await self._once(what, self._kazoo.create_async, path, data)
+            await self._once(what, self._zookeeper.create, path, data)
             return 0
         except exceptions.NodeExistsError:
             raise errors.CookieExistsError(f"the metadata service has {what} already") from None
@@ -730,7 +644,7 @@ class MetadataClient:
         """Delete a bookie's cookie. Raises like :meth:`write_cookie`."""
         path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
         try:
-            await self._once(what, self._kazoo.delete_async, path, version)
+            await self._once(what, self._zookeeper.delete, path, version)
         except exceptions.NoNodeError:
             raise errors.NoSuchCookieError(f"the metadata service does not have {what}") from None
         except exceptions.BadVersionError:
@@ -748,7 +662,7 @@ class MetadataClient:
         path = self._path(below) if below else self.address.root
         try:
             watched = (watch, below) if watch is not None else None
-            names: list[str] = await self._retry(self._kazoo.get_children_async, path, watch=watched)
+            names: list[str] = await self._retry(self._zookeeper.get_children, path, watch=watched)
             return names
         except exceptions.NoNodeError:
             return None
@@ -758,10 +672,10 @@ class MetadataClient:
         when the node was created, changed or deleted, or may have been.
         """
         path = self._path(below)
-        if watch is not None and await self._retry(self._kazoo.exists_async, path, watch=(watch, below)) is None:
+        if watch is not None and await self._retry(self._zookeeper.exists, path, watch=(watch, below)) is None:
             return None
         try:
-            data, stat = await self._retry(self._kazoo.get_async, path)
+            data, stat = await self._retry(self._zookeeper.get, path)
         except exceptions.NoNodeError:
             return None
         return Node(data, stat.version, stat.ephemeralOwner)
@@ -777,7 +691,7 @@ class MetadataClient:
         path = self._path(below)
         while True:
             try:
-                made = await self._retry(self._kazoo.create_async, path, data, None, ephemeral, sequential)
+                made = await self._retry(self._zookeeper.create, path, data, ephemeral, sequential)
                 return str(made).removeprefix(f"{self.address.root}/")
             except exceptions.NodeExistsError:
                 return None
@@ -791,12 +705,9 @@ class MetadataClient:
         After a lost answer the request is repeated: then those that exist may be its own.
         """
 
-        def create(transaction: Any) -> None:
-            for below, data in nodes:
-                transaction.create(self._path(below), data)
-
+        creating = [creation(self._path(below), data) for below, data in nodes]
         while True:
-            failed = await self._together(nodes[0][0], create)
+            failed = await self._together(creating)
             if not isinstance(failed, exceptions.NoNodeError):
                 return self._is_done(nodes[0][0], failed, exceptions.NodeExistsError)
             if not await self.is_initialised():
@@ -808,15 +719,12 @@ class MetadataClient:
         lost answer it may return False for a write that succeeded.
         """
 
-        def write(transaction: Any) -> None:
-            transaction.check(self._path(beside), _ANY_VERSION)
-            transaction.set_data(self._path(below), data, version)
-
         if beside:
-            failed = await self._together(below, write)
+            check = CheckVersion(self._path(beside), _ANY_VERSION)
+            failed = await self._together([check, SetData(self._path(below), data, version)])
             return self._is_done(below, failed, exceptions.BadVersionError, exceptions.NoNodeError)
         try:
-            await self._retry(self._kazoo.set_async, self._path(below), data, version)
+            await self._retry(self._zookeeper.set, self._path(below), data, version)
         except (exceptions.BadVersionError, exceptions.NoNodeError):
             return False
         return True
@@ -824,7 +732,7 @@ class MetadataClient:
     async def delete_node(self, below: str, version: int = _ANY_VERSION) -> bool:
         """Delete a node if it has this version and no children; returns whether it is gone."""
         try:
-            await self._retry(self._kazoo.delete_async, self._path(below), version)
+            await self._retry(self._zookeeper.delete, self._path(below), version)
         except exceptions.NoNodeError:
             return True
         except (exceptions.BadVersionError, exceptions.NotEmptyError):
@@ -836,25 +744,16 @@ class MetadataClient:
         ``beside``.
         """
 
-        def delete(transaction: Any) -> None:
-            if beside:
-                transaction.check(self._path(beside), _ANY_VERSION)
-            for below in belows:
-                transaction.delete(self._path(below))
-
-        failed = await self._together(belows[0], delete)
+        deleting: list[Any] = [Delete(self._path(below), _ANY_VERSION) for below in belows]
+        if beside:
+            deleting.insert(0, CheckVersion(self._path(beside), _ANY_VERSION))
+        failed = await self._together(deleting)
         return isinstance(failed, exceptions.NoNodeError) or self._is_done(belows[0], failed, exceptions.NotEmptyError)
 
-    async def _together(self, below: str, add: Callable[[Any], None]) -> Exception | None:
-        """Do what is added to a transaction, all or nothing; return what failed. ``below`` names it in errors."""
-
-        def commit(_: str) -> Any:
-            transaction = self._kazoo.transaction()
-            add(transaction)
-            return transaction.commit_async()
-
+    async def _together(self, operations: Sequence[Any]) -> Exception | None:
+        """Do these, all or nothing; return what failed."""
         others = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-        done = await self._retry(commit, self._path(below))
+        done = await self._retry(self._zookeeper.multi, operations)
         return next((each for each in done if isinstance(each, Exception) and not isinstance(each, others)), None)
 
     def _is_done(self, below: str, failed: Exception | None, *expected: type[Exception]) -> bool:
@@ -862,7 +761,7 @@ class MetadataClient:
             raise self._refused(below, failed)
         return failed is None
 
-    # -- kazoo ---------------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _path(self, below: str) -> str:
         if below == paths.RACKS:
@@ -891,7 +790,7 @@ class MetadataClient:
             if missing[-1] == inside:
                 raise LookupError(inside)
             try:
-                await self._retry(self._kazoo.create_async, missing[-1])
+                await self._retry(self._zookeeper.create, missing[-1])
                 missing.pop()
             except exceptions.NodeExistsError:
                 missing.pop()
@@ -902,7 +801,7 @@ class MetadataClient:
         """Run an operation once. Raises kazoo's errors about the state of nodes, and ours for all others."""
         try:
             async with asyncio.timeout(self.operation_timeout):
-                return await self._answer(operation(*arguments))
+                return await operation(*arguments)
         except (*_LOST, TimeoutError):
             raise errors.OutcomeUnknownError(
                 f"the metadata service at {self.address.hosts} did not answer: whether {what} was changed is not known"
@@ -919,13 +818,14 @@ class MetadataClient:
 
     async def _retry(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
         """Run an idempotent operation, and repeat it until it is answered or the time is over."""
-        if watch is not None:
-            self._watches.setdefault(arguments[0], {})[watch] = None
-            arguments = (*arguments, self._watch_fired)
+        what = arguments[0] if isinstance(arguments[0], str) else arguments[0][0].path
+        asked = (*arguments, True) if watch is not None else arguments
         end = self.loop.time() + self.operation_timeout
         while True:
+            if watch is not None:
+                self._watches.setdefault(what, {})[watch] = None
             try:
-                return await self._once(arguments[0], operation, *arguments)
+                return await self._once(what, operation, *asked)
             except errors.OutcomeUnknownError:
                 if self._is_closed or self.loop.time() > end:
                     raise errors.OutcomeUnknownError(
@@ -934,21 +834,6 @@ class MetadataClient:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(end):
                         await self._connected.wait()
-
-    async def _answer(self, asked: Any) -> Any:
-        """The result of a kazoo operation, passed from its thread to this loop."""
-        future: asyncio.Future[Any] = self.loop.create_future()
-
-        def resolve() -> None:
-            if not future.done():
-                error = asked.exception
-                if error is None:
-                    future.set_result(asked.value)
-                else:
-                    future.set_exception(error)
-
-        asked.rawlink(lambda _: self._call_on_loop(resolve))
-        return await future
 
     def _refused(self, what: str, error: Exception) -> errors.MetadataServiceError:
         if isinstance(error, exceptions.SessionClosedRequireSaslError):
@@ -959,27 +844,20 @@ class MetadataClient:
         reason = str(error) or type(error).__name__.removesuffix("Error")
         return errors.MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
 
-    def _call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
-            self.loop.call_soon_threadsafe(call, *arguments)
-
-    def _session_changed(self, state: str) -> None:
+    def session_changed(self, state: Session) -> None:
+        """See :class:`.session.Owner`."""
         if self._is_closed:
             return
-        if state == KazooState.CONNECTED:
-            self.session = Session.CONNECTED
+        self.session = state
+        if state is Session.CONNECTED:
             self._connected.set()
         else:
-            self.session = Session.EXPIRED if state == KazooState.LOST else Session.DISCONNECTED
             self._connected.clear()
         for listener in [*self._listeners]:
-            listener(self.session)
+            listener(state)
 
-    def _watch_fired(self, event: Any) -> None:
-        self._call_on_loop(self._changed, event.path)
-
-    def _changed(self, path: str | None) -> None:
-        """Call the watches of a node, or all watches if there is no path: kazoo loses its watches with a connection."""
+    def watch_fired(self, path: str | None) -> None:
+        """Call the watches of a node, or all watches if there is no path."""
         changed = [path] if path is not None else [*self._watches]
         for each in changed:
             for callback, *arguments in self._watches.pop(each, {}):

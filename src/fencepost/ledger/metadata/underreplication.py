@@ -22,7 +22,8 @@ from google.protobuf import text_format
 
 from fencepost.ledger.errors import UnknownLayoutError
 from fencepost.ledger.metadata import paths
-from fencepost.ledger.metadata.client import MetadataClient, Session
+from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.ledger.metadata.session import Session
 from fencepost.ledger.protobuf import message_classes
 from fencepost.ledger.rules.auditing import VOTE, in_order, to_publish
 

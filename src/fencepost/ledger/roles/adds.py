@@ -222,7 +222,7 @@ class Adds:
         """Send a bookie its entries of a batch, if there are any."""
         quorums = len(self.ensemble), self.write_quorum
         some = range(adds.first, adds.first + min(len(adds), quorums[0]))
-        if any(is_in_write_set(place, entry_id, *quorums) for entry_id in some):
+        if quorums[0] == quorums[1] or any(is_in_write_set(place, entry_id, *quorums) for entry_id in some):
             effects.append(SendAdds(bookie, adds, place, *quorums, self.attempt))
 
     def _send_one(self, bookie: str, add: PendingAdds, entry_id: int, effects: list[Effect]) -> None:

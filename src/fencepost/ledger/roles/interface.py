@@ -39,7 +39,7 @@ class Role(Protocol):
 
 class SetTimer(Effect, frozen=True, gc=False):
     """Deliver a :class:`TimerFired` with ``key`` after ``delay`` microseconds, plus a random part of ``jitter`` drawn
-    by the driver.
+    by the driver. It may be up to ``slack`` later, so that timers of several roles fire together.
 
     A role ignores timers that it no longer waits for.
     """
@@ -47,6 +47,7 @@ class SetTimer(Effect, frozen=True, gc=False):
     key: Any
     delay: int
     jitter: int = 0
+    slack: int = 0
 
 
 class TimerFired(Event, frozen=True, gc=False):

@@ -100,6 +100,9 @@ class WriterSettings(msgspec.Struct, frozen=True):
     reserves: bool = False
 
 
+_LAC_SLACK = 8
+"""The LACs of many ledgers that are due within this part of their interval are sent together, which costs less."""
+
 _STILL_OWNER = (Error.NONE, *PLACING.values(), Error.WRITE_FAILED, Error.UNAUTHORIZED)
 """Errors after which the writer still owns the ledger, and may close it. UNAUTHORIZED is one of them. It means that a
 stranger has set another key for the ledger's id on a bookie. That stranger cannot have changed the metadata.
@@ -392,7 +395,7 @@ class Writer(OfLedger):
         interval = self.settings.explicit_lac_interval
         if interval and not self.is_lac_timer_set and self.lac > self.sent_lac:
             self.is_lac_timer_set = True
-            effects.append(SetTimer("send LAC", interval))
+            effects.append(SetTimer("send LAC", interval, slack=interval // _LAC_SLACK))
 
     def _send_lac(self, effects: list[Effect]) -> None:
         self.is_lac_timer_set = False

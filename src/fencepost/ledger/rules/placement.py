@@ -376,11 +376,15 @@ def _filled(
     """An ensemble in which every None of the first view is replaced by a candidate. The minimums hold for the write
     sets of each view with those of its own that are replaced. ``is_new``: it is that of a new ledger.
     """
-    every = [*dict.fromkeys(candidates)]
-    failure = Unplaced.TOO_FEW if len(every) < views[0].count(None) else Unplaced.UNMET
+    every, number = [*dict.fromkeys(candidates)], views[0].count(None)
+    failure = Unplaced.TOO_FEW if len(every) < number else Unplaced.UNMET
+    has_places = _has_places(placement)
     some: list[B] = []
     for more in _turns(every, placement, suspects) or [[]]:
         some += more
+        if not has_places and len(some) >= number:  # what the search below would find
+            first = iter(some)
+            return tuple(next(first) if b is None else b for b in views[0])
         search = _Search(views, some, quorums, placement, is_new)
         found = search.best()
         if found is not None:
@@ -388,6 +392,13 @@ def _filled(
         if search.is_cut_short:
             failure = Unplaced.UNKNOWN
     return failure
+
+
+def _has_places(placement: Placement) -> bool:
+    """Whether it matters where bookies are: some have a rack, or one that has none is not taken."""
+    policy = placement.policy
+    is_enforced = any(least.weight == INFINITE for least in _minimums(policy))
+    return bool(placement.racks or policy.repp_regions_to_write) or is_enforced
 
 
 class _Search:

@@ -57,9 +57,11 @@ def number_of(code: Code) -> int:
 
 def encode_request(txn: int, request: m.Request) -> bytes:
     """The frame of a request. Raises :class:`TypeError` for one that this version does not have."""
-    if type(request) is m.AddEntry and not request.recovery and not request.deferred_sync:
-        number, part = varint(txn), _part_of_add(request)
-        head = b"\x0a%c\x08\x03\x10\x02\x18%b" % (_HEADER_SIZE + len(number), number)
+    if type(request) is m.WriteLac or (
+        type(request) is m.AddEntry and not request.recovery and not request.deferred_sync
+    ):
+        number, (operation, part) = varint(txn), _part_of_write(request)
+        head = b"\x0a%c\x08\x03\x10%c\x18%b" % (_HEADER_SIZE + len(number), operation, number)
         return b"".join((_LENGTH.pack(len(head) + len(part)), head, part))
     if type(request) is m.ReadEntry and not request.fence and request.previous_lac is None:
         number = varint(txn)
@@ -75,20 +77,26 @@ def encode_request(txn: int, request: m.Request) -> bytes:
     return encode_request_plainly(txn, request)
 
 
-def _part_of_add(request: m.AddEntry) -> bytes:
-    """All of an add except its header. It is cached, because the same part goes to several bookies in turn."""
-    global _last_add
-    last, part = _last_add
+def _part_of_write(request: m.AddEntry | m.WriteLac) -> tuple[int, bytes]:
+    """The operation, and all of a request except its header. It is cached, because the same part goes to several
+    bookies in turn.
+    """
+    global _last_write
+    last, operation, part = _last_write
     if request is not last:
+        if type(request) is m.AddEntry:
+            operation, tag, number = ADD_ENTRY, b"\xaa\x06", request.entry_id
+        else:
+            operation, tag, number = WRITE_LAC, b"\xba\x06", request.lac
         key, body = request.master_key, request.body
-        ids = b"\x08%b\x10%b" % (varint(request.ledger), varint(request.entry_id))
+        ids = b"\x08%b\x10%b" % (varint(request.ledger), varint(number))
         start = b"%b\x1a%b%b\x22%b" % (ids, varint(len(key)), key, varint(len(body)))
-        part = b"\xaa\x06%b%b%b" % (varint(len(start) + len(body)), start, body)
-        _last_add = request, part
-    return part
+        part = b"%b%b%b%b" % (tag, varint(len(start) + len(body)), start, body)
+        _last_write = request, operation, part
+    return operation, part
 
 
-_last_add: tuple[m.AddEntry | None, bytes] = None, b""
+_last_write: tuple[m.AddEntry | m.WriteLac | None, int, bytes] = None, 0, b""
 
 
 def encode_request_plainly(txn: int, request: m.Request) -> bytes:
@@ -262,14 +270,19 @@ def _read_auth(part: Any) -> m.Auth | None:
 
 def encode_response(txn: int, response: m.Response) -> bytes:
     """The frame of a response. Raises :class:`TypeError` for one that this version does not have."""
-    if type(response) is m.AddEntryResponse and response.code is Code.OK:
-        number = varint(txn)
-        inner = b"\x08\0\x10%b\x18%b" % (varint(response.ledger), varint(response.entry_id))
+    if type(response) in (m.AddEntryResponse, m.WriteLacResponse) and response.code is Code.OK:
+        number, inner = varint(txn), b"\x08\0\x10%b" % varint(response.ledger)
+        if type(response) is m.AddEntryResponse:
+            operation, tag, inner = ADD_ENTRY, 0xAA, b"%b\x18%b" % (inner, varint(response.entry_id))
+        else:
+            operation, tag = WRITE_LAC, 0xBA
         size = 12 + len(number) + len(inner)
-        return b"\0\0\0%c\x0a%c\x08\x03\x10\x02\x18%b\x10\0\xaa\x06%c%b" % (
+        return b"\0\0\0%c\x0a%c\x08\x03\x10%c\x18%b\x10\0%c\x06%c%b" % (
             size,
             _HEADER_SIZE + len(number),
+            operation,
             number,
+            tag,
             len(inner),
             inner,
         )
@@ -328,6 +341,10 @@ def decode_response(payload: bytes) -> tuple[int, m.Response]:
         added = message.addResponse
         if added.entryId and not added.status:  # a missing id reads as 0
             return header.txnId, m.AddEntryResponse(added.ledgerId, added.entryId, Code.OK)
+    if header.operation == WRITE_LAC and not message.status:
+        written = message.writeLacResponse
+        if written.ledgerId and not written.status:  # a missing ledger reads as 0
+            return header.txnId, m.WriteLacResponse(written.ledgerId, Code.OK)
     operation = _OF_NUMBER.get(header.operation)
     if operation is None:
         raise WireError(f"a response of version 3 has the operation {header.operation}, which was never asked for")
