@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from campaigns import campaign_if, campaigns_but_every
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.idle import Idle
 from checker.engines.random_protocols import seeded
 from spark.conftest import Here
 
@@ -52,6 +53,12 @@ def test_agrees_on_random_protocols(part: int) -> None:
             continue
         found = disagreement(by_reference(random.build(), **options), by_spark(random.build(), **options))
         assert found is None, f"{seed} {options}: {found}\n{random!r}"
+
+
+@pytest.mark.parametrize("kind", ["", "idle until", "idle but cut", "together", "together cut", "reads late"])
+def test_idle_steps_are_judged_as_any_other(kind: str) -> None:
+    found = disagreement(by_reference(Idle(kind=kind), keep_going=True), by_spark(Idle(kind=kind), keep_going=True))
+    assert found is None, found
 
 
 @pytest.mark.parametrize("name", campaigns_but_every(3, SHIPPED))

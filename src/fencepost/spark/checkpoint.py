@@ -20,7 +20,7 @@ from fencepost.spark.level import FrontierFile, RowLayout, Run
 from fencepost.spark.recording import RecordFile
 from fencepost.states.writer import Mark
 
-FORMAT = 5
+FORMAT = 6
 
 
 class Manifest(Saved, kw_only=True):

@@ -66,7 +66,7 @@ def arrays_of(tables: Tables, compiled: Compiled) -> dict[str, Array]:
     """The used parts of the arrays of the compiled protocol, for executors."""
     used = tables.used()
     arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
-    return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known", "trie_change")}
+    return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_known", "trie_change")}
 
 
 class FrontierFile(msgspec.Struct, frozen=True):

@@ -157,7 +157,8 @@ def tables_of(shared: level.Shared) -> tuple[Compiled, Growing, Labels]:
         unused = ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
         none: dict[str, Array] = {name: np.zeros(1, np.int32) for name in unused}
         none |= {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
-        none |= {"residual_keys": np.zeros(1, np.uint64), "knows_change": np.zeros(1, np.bool_)}
+        none |= {name: np.zeros(1, np.bool_) for name in ("knows_change", "idle")}
+        none["residual_keys"] = np.zeros(1, np.uint64)
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
         labels = canonical.scratch() if arrays["colours"].size else None

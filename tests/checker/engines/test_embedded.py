@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from campaigns import campaign_if
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.idle import Idle
 from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
 from hypothesis import given, settings
 
@@ -40,7 +41,8 @@ from fencepost import (
 )
 from fencepost.behaviours import replay
 from fencepost.checker.compiler.arrays import Array
-from fencepost.checker.engines import embedded, kernel, reference, resources, search
+from fencepost.checker.compiler.tables import Tables
+from fencepost.checker.engines import embedded, kernel, reference, resources, search, workspace
 from fencepost.checker.engines.interface import Exploration, Progress
 from fencepost.checker.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.semantics import Stepper
@@ -254,6 +256,48 @@ def test_a_path_that_reads_a_new_slot_late_is_followed_by_steps_compiled_before(
     if kind == "constraint":
         # Three of the nine states in phase 4 are outside, and in phases 5 and 6 the one with y = 2 and z = 1.
         assert found["distinct"] == 4 * 9 + 6 + 8 + 8
+
+
+@pytest.mark.parametrize("block", [1, kernel.BLOCK])
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("cut", ["", " cut"])
+@pytest.mark.parametrize("kind", ["", "idle until", "idle but", "together", "reads late"])
+def test_a_step_that_changes_nothing_a_property_reads_is_judged_as_any_other(
+    kind: str, cut: str, loops: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "BLOCK", block)
+    found = agreed(Idle(kind=kind + cut, loops=loops))
+    assert found["distinct"] == 7 * 4 + 3 * 4
+    assert bool(found["found"]) == bool(kind and not cut)
+
+
+@pytest.mark.parametrize("cut", ["", " cut"])
+def test_a_step_property_may_be_an_error_for_steps_that_the_protocol_does_not_have(cut: str) -> None:
+    assert agreed(Idle(kind="an error" + cut, loops=False))["complete"]
+    protocol = Idle(kind="an error" + cut)
+    assert by_embedded(protocol)["raised"] == by_reference(protocol)["raised"] is not None
+
+
+@pytest.mark.parametrize("kind", ["", "idle until"])
+def test_idle_steps_are_not_judged_one_by_one_as_long_as_the_property_is_true_of_them(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Tables] = []
+
+    def recorded(*given: Any) -> Tables:
+        made.append(Tables(*given))
+        return made[-1]
+
+    monkeypatch.setattr(workspace, "Tables", recorded)
+    agreed(Idle(kind=kind), [{"workers": 1, "bits": 64}])
+    (tables,) = made
+    compiled = tables.compiled()
+    judged = {
+        tables.stepper.roots[tables.outcome_root[outcome]].name
+        for outcome in range(1, tables.outcomes)
+        if compiled.step_start[outcome] < compiled.step_start[outcome + 1]
+    }
+    assert judged == ({"turn", "stay", "shift"} if kind else set())
 
 
 class LateSlots(Protocol):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns import campaign_if
+from checker.engines.idle import Idle
 from checker.engines.random_protocols import seeded
 from checker.liveness.locks import Lock, LockOfFairProcesses, StrongLock, WeakLock
 
@@ -459,6 +460,13 @@ def test_a_step_invariant() -> None:
 
     trace = check(Stepwise(), engine="simulate", seed=1).must_violate("never_two_at_once")
     assert [s.action for s in trace.steps] == ["up"]
+
+
+@pytest.mark.parametrize("kind", ["idle until", "idle but", "together", "reads late"])
+def test_a_step_invariant_that_is_false_of_a_step_which_changes_nothing_it_reads(kind: str) -> None:
+    trace = check(Idle(kind=kind), engine="simulate", seed=1).must_violate("judged")
+    assert trace.steps[-1].action != "up"
+    assert check(Idle(kind=kind + " cut"), engine="simulate", seed=1, walks=100, depth=30).exit_code == 152
 
 
 def test_deadlock() -> None:

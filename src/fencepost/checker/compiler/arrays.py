@@ -57,6 +57,8 @@ class Growing(NamedTuple):
     """uint64[O, R // 64 + 1]: bit set of the roots that an outcome can change."""
     root_slots: Array
     """uint64[R, V]: bit set of the slots that a root has read so far."""
+    idle: Array
+    """bool[R + 1]: whether a step property is true of every idle step met, see `native`."""
     entries: Array
     """int64[1]: the number of entries."""
     entry_outcome: Array
@@ -120,6 +122,8 @@ class Compiled(NamedTuple):
     """uint64[O, G]: high half."""
     twin: Array
     """uint8[O]: whether an outcome of another leaf can have the same effect."""
+    trie_root: Array
+    """int32[T]: as in :class:`Growing`."""
     choice_start: Array
     """int64[O + 1]: where an outcome's choices begin in the next array."""
     choice: Array

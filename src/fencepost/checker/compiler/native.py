@@ -11,6 +11,13 @@ the protocol, so neither kind ever goes stale.
 A refinement first reads the **change** of a step, a number that each outcome has (see `step.refinement`). When more is
 learned about what computed parts read, an outcome may get another change and with it another residual trie. States
 found before may know their way through the **older** trie only, and it is right about them.
+
+A step is **idle** for a step property if it changes nothing that the property has read so far, in any state. On it the
+property takes the path of the step from that state to itself. So that one step is judged in place of all idle steps out
+of a state, and only if what led to the state was not idle either: otherwise its parent has the same path. As long as
+the property is true of it in every state, idle steps have no entries. Once it is false in a state, all steps get
+entries, before those out of that state are judged. A step also gets one when the property begins to read what it
+changes. For states that were found before, the trie of such an entry may lack the path. The property is true there.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from fencepost.checker.compiler.encoding import (
     ACTION,
     DISABLED,
     FORK_ENTRY,
+    INITIAL,
     MISS,
     NO_PLACE,
     NO_STEP,
@@ -340,8 +348,7 @@ def add_entry(g, outcome, root, step):
     g.entry_outcome[n] = outcome
     g.entry_trie[n] = trie
     g.entries[0] = n + 1
-    if not step:
-        set_bit(g.drop[outcome], root)
+    set_bit(g.drop[outcome], root)
 
 
 @inner
@@ -354,6 +361,12 @@ def touches(changed, slots):
 
 
 @inner
+def concerns(g, outcome, root, step):
+    """Whether an outcome has an entry for a root: it changes what the root reads, or it is a step to be judged."""
+    return (step and not g.idle[root]) or touches(g.changed[outcome], g.root_slots[root])
+
+
+@inner
 def copy_drops(g, outcome, like):
     """Copy to an outcome the set of roots that another one can change."""
     for i in range(g.drop.shape[1]):
@@ -362,7 +375,8 @@ def copy_drops(g, outcome, like):
 
 @njit
 def add_outcomes(g, first, end, root_kind):
-    """Add entries for new outcomes: every step property, and every other root that reads a slot the outcome changes.
+    """Add entries for new outcomes: for every root that reads a slot the outcome changes, and for step properties that
+    are not true of idle steps.
 
     An outcome that writes the same slots as an earlier one, and leaves the same values known, shares its entries.
     """
@@ -373,28 +387,42 @@ def add_outcomes(g, first, end, root_kind):
         like = g.like[outcome]
         for root in range(root_kind.size if like == outcome or stepwise else 0):
             step = root_kind[root] == STEP_PROPERTY
-            if step or (like == outcome and touches(g.changed[outcome], g.root_slots[root])):
+            if (step or like == outcome) and concerns(g, outcome, root, step):
                 add_entry(g, outcome, root, step)
         copy_drops(g, outcome, like)
 
 
 @njit
-def widen_root(g, root, gained, outcomes):
+def widen_root(g, root, gained, outcomes, step):
     """A root has begun to read the slots ``gained``. Outcomes that change them, but nothing it read before, now affect
     it.
     """
     for outcome in range(1, outcomes):
-        if g.like[outcome] != outcome:
+        is_like = g.like[outcome] != outcome
+        if is_like:
             copy_drops(g, outcome, g.like[outcome])
-        elif touches(g.changed[outcome], gained) and not touches(g.changed[outcome], g.root_slots[root]):
+        if (
+            (step or not is_like)
+            and touches(g.changed[outcome], gained)
+            and not touches(g.changed[outcome], g.root_slots[root])
+        ):
             # The key of an entry includes what the root now reads.
             for i in range(gained.size):
                 g.root_slots[root, i] |= gained[i]
-            add_entry(g, outcome, root, np.bool_(False))
+            add_entry(g, outcome, root, step)
             for i in range(gained.size):
                 g.root_slots[root, i] &= ~gained[i]
     for i in range(gained.size):
         g.root_slots[root, i] |= gained[i]
+
+
+@njit
+def judge_idle(g, root, outcomes):
+    """A step property is not true of every idle step. Add entries for those."""
+    for outcome in range(1, outcomes):
+        if not touches(g.changed[outcome], g.root_slots[root]):
+            add_entry(g, outcome, root, np.bool_(True))
+    g.idle[root] = False
 
 
 @njit
@@ -452,11 +480,23 @@ def row_deltas(g, places, first, end, deltas):
             delta[place_word(place)] ^= change << np.uint64(place_shift(place))
 
 
+@inner
+def is_needless(g, root_kind, n):
+    """Whether an entry need not be looked at: its trie is disabled in every state, or it is in place of those of idle
+    steps, which now have their own.
+    """
+    trie = g.entry_trie[n]
+    root = g.trie_root[trie]
+    is_idle = g.entry_outcome[n] == INITIAL and root_kind[root] == STEP_PROPERTY
+    return g.roots[trie] == DISABLED or (is_idle and not g.idle[root])
+
+
 @njit
 def link(g, places, root_kind, entries, fill):
     """Sort the entries by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
 
-    Leaves out an entry whose residual trie is disabled in every state. ``fill`` (int64, 3 for each outcome) is scratch.
+    The step properties of INITIAL are those to be true of idle steps. Leaves out needless entries. ``fill`` (int64, 3
+    for each outcome) is scratch.
     """
     start, middle, end, step_start = entries.start, entries.middle, entries.end, entries.step_start
     outcomes = fill.size // 3
@@ -464,10 +504,9 @@ def link(g, places, root_kind, entries, fill):
         start[o] = middle[o] = end[o] = step_start[o + 1] = 0
     step_start[0] = 0
     for n in range(g.entries[0]):
-        trie = g.entry_trie[n]
-        if g.roots[trie] == DISABLED:
+        if is_needless(g, root_kind, n):
             continue
-        kind = root_kind[g.trie_root[trie]]
+        kind = root_kind[g.trie_root[g.entry_trie[n]]]
         o = g.entry_outcome[n]
         if kind == STEP_PROPERTY:
             step_start[o + 1] += 1
@@ -490,10 +529,10 @@ def link(g, places, root_kind, entries, fill):
         fill[3 * o + 1] = middle[o]
         fill[3 * o + 2] = step_start[o]
     for n in range(g.entries[0]):
+        if is_needless(g, root_kind, n):
+            continue
         trie = g.entry_trie[n]
         w = g.roots[trie]
-        if w == DISABLED:
-            continue
         kind = root_kind[g.trie_root[trie]]
         o = g.entry_outcome[n]
         if kind == STEP_PROPERTY:

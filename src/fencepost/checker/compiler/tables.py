@@ -18,9 +18,9 @@ from fencepost.checker.compiler.layout import Layout, packed
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.programs import Programs
 from fencepost.checker.liveness.graph import mask
-from fencepost.errors import READ_OTHERWISE, SystemFailure
+from fencepost.errors import READ_OTHERWISE, ProtocolRaised, SystemFailure
 from fencepost.language.context import FROM_HERE, Universe
-from fencepost.semantics import NO_BRANCH, Branch, Fork, Leaf, Outcome, Read, Rest, Stepper, Symmetry
+from fencepost.semantics import NO_BRANCH, Branch, Fork, Leaf, Outcome, RanOtherwise, Read, Rest, Stepper, Symmetry
 from fencepost.semantics.roots import MAPPING, STEP_PREDICATE
 from fencepost.semantics.slots import CHANGE, reads_after, reads_of, slot_of_step
 from fencepost.semantics.state import LOW, BeginAgain, Outgrown
@@ -113,7 +113,11 @@ class Tables:
         # step changes nothing that they map. A predicate is false of such a step.
         quiet = (self.refines | self.is_predicate)[:-1]
         self.knows_change = np.array([stepper.knows_changes(r) for r in stepper.roots] + [False])
-        self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~quiet).any())
+        judged = self.root_kind == encoding.STEP_PROPERTY
+        self.idle = np.array([*(judged & ~quiet & ~self.knows_change[:-1]), False])
+        self._busy: set[int] = set()
+        """The step properties that are not true of every idle step, since the last :meth:`spread`."""
+        self.keeps_loops = bool((judged & ~quiet).any())
         for column in COLUMNS:
             for name in column.names:
                 setattr(self, name, column.reserve(self))
@@ -178,9 +182,14 @@ class Tables:
         self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
         self.spread_outcomes = self.outcomes
         for root in range(len(self.stepper.roots)):
-            if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION):
+            if self._is_followed(root):
                 n = int(self.entries[0])
-                self.entry_outcome[n], self.entry_trie[n] = encoding.INITIAL, root
+                trie = root
+                if self.idle[root]:
+                    trie = int(self.tries[0])
+                    self.trie_root[trie] = root
+                    self.tries[0] = trie + 1
+                self.entry_outcome[n], self.entry_trie[n] = encoding.INITIAL, trie
                 self.entries[0] = n + 1
                 self.drop[encoding.INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
 
@@ -205,6 +214,8 @@ class Tables:
         self._grow()
         read: set[int] = set()
         self._insert(encoding.root_cell(root), branch, root, {}, read, (), (ids, after))
+        if self.stepper.roots[root].reads_step:
+            read = set(map(slot_of_step, read))
         if self._is_followed(root) and not read <= self.slots_read[root]:
             self._gained.setdefault(root, set()).update(read - self.slots_read[root])
             self.slots_read[root] |= read
@@ -222,7 +233,7 @@ class Tables:
 
     def _is_followed(self, root: int) -> bool:
         """Whether outcomes have entries for a root by what it reads."""
-        return self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION)
+        return bool(self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION) or self.idle[root])
 
     def spread(self) -> None:
         """Work out which roots each new outcome can affect, and which outcomes affect a slot that a root has begun to
@@ -231,10 +242,15 @@ class Tables:
         self._grow()
         self._make_room(self.spread_outcomes)
         for root, slots in self._gained.items():
-            native.widen_root(self.growing(), root, mask(slots, self.slot_words), self.spread_outcomes)
+            step = self.root_kind[root] == encoding.STEP_PROPERTY
+            native.widen_root(self.growing(), root, mask(slots, self.slot_words), self.spread_outcomes, step)
             self._make_room(self.spread_outcomes)
+        for root in sorted(root for root in self._busy if self.idle[root]):
+            native.judge_idle(self.growing(), root, self.spread_outcomes)
+            self._make_room(self.spread_outcomes)
+            self._linked = None
         self._note_changes()
-        self._gained = {}
+        self._gained, self._busy = {}, set()
         self.stepper.deadline.check()
         at_once = max(1, ENTRIES_AT_ONCE // max(1, len(self.root_kind)))
         while self.spread_outcomes < self.outcomes:
@@ -577,7 +593,7 @@ class Tables:
         return {name: counts[column.count] for column in COLUMNS for name in column.names} | {
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
             "root_slots": len(self.root_slots), "is_constraint": len(self.is_constraint),
-            "is_predicate": len(self.is_predicate),
+            **dict.fromkeys(("is_predicate", "idle"), len(self.is_predicate)),
             "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations),
             "place": len(self.store.slots), "row_delta": n,
             "start": n, "middle": n, "end": n, "step_start": n + 1,
@@ -648,9 +664,20 @@ class Tables:
 
     def ask(self, question: Question) -> None:
         """Have the author's Python answer a question, and record the answer. Raises
-        :class:`fencepost.ProtocolRaised`.
+        :class:`fencepost.ProtocolRaised`, unless it was about a step that changes nothing, which the protocol may not
+        have.
         """
-        self.record(question, self.evaluated(question))
+        try:
+            self.record(question, self.evaluated(question))
+        except RanOtherwise:
+            raise
+        except ProtocolRaised:
+            if question.step != encoding.INITIAL:
+                raise
+            cell, word = self._end_of(question)
+            if word == encoding.PENDING:  # another step with the same path asks again
+                self._put(cell, encoding.MISS)
+            self._busy.add(question.root)
 
     def evaluated(self, question: Question) -> Branch:
         """The answer of the author's Python to a question, without the ways through choices that are recorded. Raises
@@ -669,6 +696,15 @@ class Tables:
         """
         root, ids, step = question
         self._record(root, tree, ids, self.successor(ids, step) if step >= 0 else None)
+        if step == encoding.INITIAL and self._end_of(question)[1] != encoding.DISABLED:
+            self._busy.add(root)
+
+    def _end_of(self, question: Question) -> tuple[int, int]:
+        """The last cell of the path of a step from a state to itself, and its word."""
+        cell = encoding.root_cell(question.root)
+        while (word := self._pool[cell] if cell >= 0 else self._root_words[encoding.cell_root(cell)]) > 0:
+            cell = encoding.node_cell(word, _held(self._pool[word], (question.ids, question.ids)))
+        return cell, word
 
     def rows(self, states: Sequence[Sequence[int]] | Array) -> Array:
         """States, as value numbers slot by slot, packed into rows."""

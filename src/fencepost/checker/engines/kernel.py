@@ -68,7 +68,7 @@ from fencepost.checker.compiler.instructions import (
     store,
     yield_processor,
 )
-from fencepost.checker.compiler.native import ASK, RESOLVED, field, mixed, resolve, walk
+from fencepost.checker.compiler.native import ASK, RESOLVED, field, has_bit, mixed, resolve, walk
 from fencepost.files.loops import inner, njit
 
 BLOCK = 2048
@@ -447,6 +447,18 @@ def step_allowed(c, w, cells, outcome, order):
 
 
 @inner
+def is_idle_true(c, w, cells, outcome):
+    """Whether the step properties that an outcome can change are known to be true of idle steps out of the state
+    ``cells`` that it leads to; see `native`.
+    """
+    for e in range(c.step_start[INITIAL], c.step_start[INITIAL + 1]):
+        trie = np.int64(load(c.step_trie, e))
+        if has_bit(c.drop[outcome], np.int64(c.trie_root[trie])) and ends_in(c, w, cells, trie) != 0:
+            return False
+    return True
+
+
+@inner
 def steps_known(c, w, cells, leaves, begin, end):
     """Whether every step out of a state can be judged without Python."""
     for k in range(begin, end):
@@ -578,7 +590,11 @@ def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
             store(w.leaf_count, leaf, load(w.leaf_count, leaf) + 1)
             span = load(c.leaf_span, leaf)
             for outcome in range(span_first(span), span_end(span)):
-                if steps is not None and not step_allowed(c, w, old.cells[position], outcome, k):
+                if (
+                    steps is not None
+                    and load(c.step_start, outcome) < load(c.step_start, outcome + 1)
+                    and not step_allowed(c, w, old.cells[position], outcome, k)
+                ):
                     w.cut_count[outcome] += 1
                     continue
                 ref = pack_reference(position, outcome)
@@ -724,7 +740,8 @@ def build(c, levels, w, steps, found):
                     missed = True
                     break
             if steps is not None and not missed:
-                missed = not steps_known(c, w, new.cells[position], leaves, at, n)
+                cells = new.cells[position]
+                missed = not (is_idle_true(c, w, cells, outcome) and steps_known(c, w, cells, leaves, at, n))
         if missed:
             new.meta[position] = PARKED
             w.parked[counts[PARKS]] = position
@@ -869,6 +886,7 @@ def complete(c, g, levels, w, asks):
         at = counts[LEAF_BASE] + counts[LEAF_TOP]
         n = at
         if not (waiting or outside) and levels.actions:
+            waiting |= not complete_idle(c, g, w, outcome, cells, position, asks)
             for e in range(c.middle[outcome], c.end[outcome]):
                 ends = walk_or_ask(c, g, w, c.trie[e], np.int64(NO_STEP), cells, position, new.leaves, n, asks)
                 waiting |= ends < 0
@@ -896,6 +914,24 @@ def complete(c, g, levels, w, asks):
             counts[LEAF_TOP] = n - counts[LEAF_BASE]
     counts[PARKS] = kept
     return counts[ASKED]
+
+
+@inner
+def complete_idle(c, g, w, outcome, cells, position, asks):
+    """The same as :func:`is_idle_true`, after extending tries that lack a path. If a property is not true of idle
+    steps, Python is asked once no other question is left. Then they are judged like other steps.
+    """
+    is_true = True
+    for e in range(c.step_start[INITIAL], c.step_start[INITIAL + 1]):
+        trie = np.int64(c.step_trie[e])
+        root = np.int64(c.trie_root[trie])
+        if has_bit(c.drop[outcome], root):
+            ends = walk_or_ask(c, g, w, trie, np.int64(INITIAL), cells, position, w.scratch, np.int64(0), asks)
+            is_true &= ends == 0
+            if ends > 0 and w.counts[ASKED] == 0:
+                asks[0, 0], asks[0, 1], asks[0, 2] = root, position, INITIAL
+                w.counts[ASKED] = 1
+    return is_true
 
 
 @inner
