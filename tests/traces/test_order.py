@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.traces.validation.order import PartialOrder, lines_of
+from fencepost.traces.validation.order import PartialOrder, are_in_lines
 from fencepost.traces.validation.steps import Step
 
 MOST = 6
@@ -42,7 +42,7 @@ def is_allowed(order: Sequence[int], steps: Sequence[Step], nodes: Sequence[str]
     for one, other in product(range(len(steps)), repeat=2):
         if one < other and nodes[one] == nodes[other] and at[one] > at[other]:
             return False
-    by_node = [number for line in lines_of(nodes) for number in line]
+    by_node = [number for node in dict.fromkeys(nodes) for number in range(len(steps)) if nodes[number] == node]
     for message in ("x", "y"):
         sent = [number for number in by_node for each in steps[number].sends if each == message]
         received = [number for number in by_node if steps[number].receives == message]
@@ -78,23 +78,38 @@ def orders_of(order: PartialOrder) -> set[tuple[int, ...]]:
                     fresh.append(other)
             go_on((*taken, number), left, fresh)
 
-    go_on((), order.waits, order.first())
+    go_on((), list(order.waits), order.first())
     return found
 
 
 @given(traces())
 def test_the_orders_are_those_in_which_causes_come_first(trace: tuple[list[Step], list[str]]) -> None:
     steps, nodes = trace
-    order = PartialOrder(steps, list(lines_of(nodes)))
+    order = PartialOrder(zip(nodes, steps, strict=True))
     allowed = {each for each in permutations(range(len(steps))) if is_allowed(each, steps, nodes)}
     assert {each for each in orders_of(order) if len(each) == len(steps)} == allowed
     assert bool(order.cycle()) is not bool(allowed)
 
 
 @given(traces())
+def test_steps_that_come_in_lines_are_ordered_as_others(trace: tuple[list[Step], list[str]]) -> None:
+    steps, nodes = trace
+    nodes.sort()
+    assert are_in_lines(nodes)
+    one, other = (PartialOrder(zip(nodes, steps, strict=True), each) for each in (False, True))
+    assert list(map(sorted, one.after)) == list(map(sorted, other.after))
+    assert (one.waits, one.unsent) == (other.waits, other.unsent)
+
+
+def test_lines_are_told_from_other_orders() -> None:
+    assert all(map(are_in_lines, ("", "a", "aabb", "bbac")))
+    assert not any(map(are_in_lines, ("aba", "abbca")))
+
+
+@given(traces())
 def test_a_circle_is_one(trace: tuple[list[Step], list[str]]) -> None:
     steps, nodes = trace
-    order = PartialOrder(steps, list(lines_of(nodes)))
+    order = PartialOrder(zip(nodes, steps, strict=True))
     circle = order.cycle()
     assert len(set(circle)) == len(circle)
     for one, other in zip(circle, [*circle[1:], *circle[:1]], strict=True):
@@ -103,28 +118,28 @@ def test_a_circle_is_one(trace: tuple[list[Step], list[str]]) -> None:
 
 def test_a_circle_says_in_which_order_it_goes() -> None:
     steps = [Step("a", receives="x"), Step("b", sends=("y",)), Step("c", receives="y"), Step("d", sends=("x",))]
-    order = PartialOrder(steps, [[0, 1], [2, 3]])
+    order = PartialOrder(zip("nnmm", steps, strict=True))
     circle = order.cycle()
     assert circle[circle.index(0) :] + circle[: circle.index(0)] == [0, 1, 2, 3]
 
 
 def test_what_nobody_has_sent_is_known() -> None:
-    order = PartialOrder([Step("a", receives="x"), Step("b")], [[0], [1]])
+    order = PartialOrder([("n", Step("a", receives="x")), ("m", Step("b"))])
     assert (order.first(), order.unsent) == ([0, 1], {0})
 
 
 def test_a_message_is_received_no_more_often_than_it_is_sent() -> None:
     steps = [Step("a", sends=("x",)), Step("b", sends=("x",)), *(Step("c", receives="x") for _ in range(4))]
-    order = PartialOrder(steps, [[0, 1], [2, 3, 4, 5]])
+    order = PartialOrder(zip("nnmmmm", steps, strict=True))
     assert (order.after[0], order.after[1], order.unsent) == ([1, 2], [3], {4, 5})
 
 
 def test_a_step_that_sends_to_itself_is_a_circle() -> None:
-    assert PartialOrder([Step("a", sends=("x",), receives="x")], [[0]]).cycle() == [0]
+    assert PartialOrder([("n", Step("a", sends=("x",), receives="x"))]).cycle() == [0]
 
 
 def test_who_reads_what_it_writes_waits_for_nobody() -> None:
-    order = PartialOrder([Step("a", reads=("r", 1), writes=("r", 1))], [[0]])
+    order = PartialOrder([("n", Step("a", reads=("r", 1), writes=("r", 1)))])
     assert order.first() == [0]
 
 
@@ -134,5 +149,5 @@ def test_many_steps_in_a_line_and_across() -> None:
     steps = [
         Step("a", sends=(number,), receives=random.randrange(number) if number else None) for number in range(3_000)
     ]
-    order = PartialOrder(steps, list(lines_of(nodes)))
+    order = PartialOrder(zip(nodes, steps, strict=True))
     assert not order.cycle()

@@ -58,7 +58,7 @@ class Unset(Foreign):
 UNSET = Unset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One part of a state, read and written separately.
 

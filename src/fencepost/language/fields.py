@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from fencepost.errors import FencepostError
@@ -83,6 +83,17 @@ class Shape:
         """The shape of the part under a key, or of the field with this name. None if there is none."""
         return None
 
+    def inner(self) -> Iterable[Shape]:
+        """The shapes of its parts, each at least once."""
+        return ()
+
+    def forget(self, held: Collection[tuple[Any, ...]]) -> None:
+        """Let go of slots that have been made, but for those with these paths. They are made again when they are asked
+        for.
+        """
+        for shape in {id(each): each for each in self.inner()}.values():
+            shape.forget(held)
+
     def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
         """The path that the slot at ``path`` has after an exchange of model values."""
         return tuple(permute(part, swap) for part in path)
@@ -111,6 +122,9 @@ class Leaf(Shape):
         slot = self._slots.get(path)
         return slot if slot is not None else self._slots.setdefault(path, Slot(path, self.default))
 
+    def forget(self, held: Collection[tuple[Any, ...]]) -> None:
+        self._slots.clear()
+
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         yield self._slot(path)
 
@@ -133,6 +147,9 @@ class Struct(Shape):
 
     def element(self, key: Any) -> Shape | None:
         return self.parts.get(key)
+
+    def inner(self) -> Iterable[Shape]:
+        return self.parts.values()
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         for name, part in self.parts.items():
@@ -195,6 +212,9 @@ class PerKeyShape(Shape):
             return None
         return self.elements[key]
 
+    def inner(self) -> Iterable[Shape]:
+        return (self.elements.shape,) if isinstance(self.elements, EachOf) else self.elements.values()
+
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         for key in finite(self.elements, _KEYS_OF_MAP):
             yield from self.elements[key].slots((*path, key))
@@ -224,6 +244,9 @@ class TableShape(Shape):
         self.default = Map(freeze(Map(items)))
         self._initial = {encode(key): value for key, value in self.default.items()}
         self._slots: dict[Any, Slot] = {}
+
+    def forget(self, held: Collection[tuple[Any, ...]]) -> None:
+        self._slots.clear()
 
     def keys(self, path: tuple[Any, ...]) -> Slot:
         """The slot of a table's set of keys."""

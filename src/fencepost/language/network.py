@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
@@ -153,6 +153,9 @@ class NetworkShape(Shape):
         self.empty: Any = () if self.ordered else Map()
         self.names = short_names(self.routes)
         self._slots: dict[tuple[Any, ...], Slot] = {}
+
+    def forget(self, held: Collection[tuple[Any, ...]]) -> None:
+        self._slots = {at: slot for at, slot in self._slots.items() if slot.path in held}  # `value` reads all
 
     def route(self, path: tuple[Any, ...], kind: type[Message]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The senders and the receivers of messages of ``kind``."""

@@ -15,7 +15,7 @@ from fencepost.report.sequence import MERMAID, written
 from fencepost.report.tables import aligned
 from fencepost.report.text import steps_story
 from fencepost.text import numbers
-from fencepost.traces.validation.behaviour import behaviour_of, shown_of
+from fencepost.traces.validation.behaviour import behaviour_of, end_of, shown_of
 from fencepost.traces.validation.outcome import (
     ACCEPTED,
     NOT_COVERED,
@@ -47,16 +47,17 @@ def explaining(last: int, width: int) -> Explain:
     """
 
     def explain(verdict: Verdict) -> tuple[str, str, str]:
-        if verdict.replayer is None or not verdict.path or not (verdict.refusals or verdict.problem):
+        if verdict.replayer is None or not verdict.last or not (verdict.refusals or verdict.problem):
             return "", "", ""
-        trace = behaviour_of(verdict.replayer, verdict.start, verdict.path, last)
+        start, path = end_of(verdict, last)
+        trace = behaviour_of(verdict.replayer, start, path, last)
         names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
         text = steps_story(trace, width=width)
         words = set(re.findall(r"\w+", " ".join([text, *(r.step.title for r in verdict.refusals)])))
         named = [f"{value} is {name}" for value, name in names.items() if value in words]
         legend = f"\nThere {', '.join(named)}.\n" if named else ""
-        shown = shown_of(verdict.path, last)
-        hidden = [str(number) for number, place in enumerate(shown, 1) if verdict.path[place][0] is None]
+        shown = shown_of(path, last)
+        hidden = [str(number) for number, place in enumerate(shown, 1) if path[place][0] is None]
         if hidden:
             legend += f"\nThe trace does not report {'step' if len(hidden) == 1 else 'steps'} {', '.join(hidden)}.\n"
         heading = f"What led there: the last {numbers.plural(len(trace.steps), 'step')} that changed something"

@@ -190,7 +190,7 @@ def encode_path(path: tuple[Any, ...]) -> bytes:
     """The path of a slot as bytes, equal exactly when two paths are. A name would not do: the keys 1, True and "1"
     differ.
     """
-    return b"".join(b"k" + full_name(p).encode() + b";" if isinstance(p, type) else encode(p) for p in path)
+    return b"".join([b"k" + full_name(p).encode() + b";" if isinstance(p, type) else encode(p) for p in path])
 
 
 def content_hash(path: tuple[Any, ...], code: bytes) -> int:

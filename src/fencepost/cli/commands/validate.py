@@ -7,7 +7,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -34,7 +34,7 @@ from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, O
 from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.search import MOST_TRIED
 from fencepost.traces.validation.tail import Tail, not_followed
-from fencepost.traces.validation.traces import RunAndSubject, Traces, events_of
+from fencepost.traces.validation.traces import RunAndSubject, Traces, events_taken
 from fencepost.traces.validation.validate import Validator, collect_rarely
 from fencepost.traces.validation.watch import Limits
 
@@ -268,7 +268,7 @@ def _here(
     rows = read(args.traces, foreign=foreign)
     traces = Traces(rows, args.runs, args.subjects, conformance.subjects, conformance.heeds, conformance.still_needed)
     request, names = _request(args, shuffle=args.shuffle, coverage=args.coverage), traces.names()
-    tasks = [(request, some) for some in _shares(traces, names)]
+    tasks = [(request, some) for some in _shares(names, traces.take if space is None else traces.rows)]
     jobs = max(1, min(args.workers or cores(), traces.count // SHARE, len(tasks)))
     here = Validator(conformance, most_tried=args.most_tried) if jobs == 1 else None
     found: list[Outcome] = []
@@ -282,12 +282,14 @@ def _here(
     return found, visits, _in_space(traces, conformance, space) if space is not None else None
 
 
-def _shares(traces: Traces, names: Sequence[RunAndSubject]) -> Iterator[list[Trace]]:
+def _shares(
+    names: Sequence[RunAndSubject], rows_of: Callable[[RunAndSubject], list[TraceEvent]]
+) -> Iterator[list[Trace]]:
     """Traces in tasks of some :data:`TASK` events."""
     some: list[Trace] = []
     count = 0
     for name in names:
-        rows = traces.rows(name)
+        rows = rows_of(name)
         some.append((*name, rows))
         count += len(rows)
         if count >= TASK:
@@ -300,7 +302,8 @@ def _shares(traces: Traces, names: Sequence[RunAndSubject]) -> Iterator[list[Tra
 def judged_all(
     request: Request, traces: Sequence[Trace], validator: Validator | None = None
 ) -> tuple[list[Outcome], Visits]:
-    """The outcomes of some traces, and their visits if the request asks for them. ``validator``: by default, the one
+    """The outcomes of some traces, and their visits if the request asks for them. Empties the lists of rows.
+    ``validator``: by default, the one
     that this process has for such requests.
     """
     from fencepost.report.validation import explaining
@@ -310,7 +313,7 @@ def judged_all(
     explain, coverage = explaining(request.last, request.width), Coverage()
     on_verdict = coverage.add if request.coverage else None
     outcomes = [
-        judged(validator, run, subject, partial(events_of, rows), request.shuffle, explain, on_verdict)
+        judged(validator, run, subject, partial(events_taken, rows), request.shuffle, explain, on_verdict)
         for run, subject, rows in traces
     ]
     return outcomes, coverage.visits

@@ -70,7 +70,7 @@ class _Bookies(dict[str, Any]):
         raise NotCovered(f"{name} is named, and is no bookie of the ledger")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _AddsTo(Has):
     """Matches metadata by the ensemble that entries are added to."""
 
@@ -143,9 +143,12 @@ class StoreConformance(Conformance):
         self.event_counts = Counter((event.node, event.incarnation) for event in events)
         """The number of events of each incarnation."""
         self.connections = self._connections()
-        self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
-        self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
-        """The LAC in each add as it was first sent; None if it is resent. For a force, its number."""
+        self.senders: dict[tuple[Any, ...], tuple[tuple[Client, int | None], ...]] = {}
+        """Who has sent a message each time, with the LAC in an add as it was first sent; None if it is resent. For a
+        force, its number.
+        """
+        self.said: dict[Any, Any] = {}
+        """One of equal things: much in a long trace is said many times. Keys tell apart what Python takes for equal."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
         # The first writer of the ledger, and its first ensemble, get the first names, so that similar traces lead to
         # the same states.
@@ -162,6 +165,7 @@ class StoreConformance(Conformance):
         """
         for event in events:
             self._look(event)
+        del self.added_last
         self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
         self._collect_senders()
         self.writes = self._writes()
@@ -290,9 +294,10 @@ class StoreConformance(Conformance):
         """Collect the senders of each request on each connection, in order: bookies know connections only."""
         for event in self.events:
             if event.subject is not None and event.action in _SENT:
+                client, lac = self.client_of[event.place], event.parameters.get("lac")
                 for message in self._sends(event):
-                    self.senders[message].append(self.client_of[event.place])
-                    self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
+                    sent = (client, event.parameters.get("force") if message[1] == "force" else lac)
+                    self.senders[message] = (*self.senders.get(message, ()), self.said.setdefault(sent, sent))
 
     def _lac_learnt(self) -> dict[EventKey, list[tuple[Any, ...]]]:
         """Readers learn LACs from owners: for each event in which the LAC of an owner moves, the readers that learn
@@ -401,6 +406,8 @@ class StoreConformance(Conformance):
         """Order the events. A bookie looks up an entry at any time: one that it does not find may have been added
         before it answers.
         """
+        if not any("since" in event.parameters for event in self.events):
+            return self.events
         events: list[Event] = []
         moved: dict[int, list[Event]] = {}
         since: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -448,6 +455,19 @@ class StoreConformance(Conformance):
             return self._of_all_ledgers(event)
         steps = _STEPS.get(event.action)
         return (*self._serves(event), *(() if steps is None else steps(self, event)))
+
+    def _about(self, *parameters: tuple[str, ModelValue]) -> tuple[tuple[str, ModelValue], ...]:
+        """Parameters of a step."""
+        known: tuple[tuple[str, ModelValue], ...] = self.said.setdefault(parameters, parameters)
+        return known
+
+    def _of_entry(self, entry_id: int, **fields: Value) -> tuple[int, Like]:
+        """The picks of an entry, and of a message about it with these fields."""
+        key = (entry_id, *fields, *fields.values())
+        known: tuple[int, Like] | None = self.said.get(key)
+        if known is None:
+            known = self.said[key] = (entry_id + 1, like(**fields))
+        return known
 
     def _client(self, event: Event) -> ModelValue:
         return self.c[self.client_of[event.place]]
@@ -501,12 +521,12 @@ class StoreConformance(Conformance):
             return None
         place = min(self.received[message], len(senders) - 1)
         self.received[message] += 1
-        return self.c[senders[place]]
+        return self.c[senders[place][0]]
 
     def _lac_sent(self, message: tuple[Any, ...], ahead: int = 0) -> int | None:
         """The LAC in an add that a bookie receives next, or ``ahead`` of others, if that is known."""
-        lacs = self.lacs.get(message)
-        return lacs[min(self.received[message] + ahead, len(lacs) - 1)] if lacs else None
+        sent = self.senders.get(message)
+        return sent[min(self.received[message] + ahead, len(sent) - 1)][1] if sent else None
 
     def _is_highest_lac(self, event: Event) -> bool:
         """Whether the LAC that a bookie reports is the highest of adds that have arrived together, as far as their LACs
@@ -583,14 +603,13 @@ class StoreConformance(Conformance):
             elif not lives_on:
                 yield Step(None, receives=message)  # as if it had never arrived
                 continue
-            wanted = like(entry__id=entry_id + 1, recovery=recovery)
+            told: dict[str, Value] = {"entry__id": entry_id + 1, "recovery": recovery}
             if is_confirmed and lac is not None:
-                reported = lac if is_highest else event.parameters["lac"]
-                wanted = like(entry__id=entry_id + 1, recovery=recovery, lac=reported + 1)
+                told["lac"] = (lac if is_highest else event.parameters["lac"]) + 1
             yield Step(
                 event.action,
-                (("b", b), ("c", c)),
-                (entry_id + 1, wanted),
+                self._about(("b", b), ("c", c)),
+                self._of_entry(entry_id, **told),
                 receives=message,
                 sends=(("added", event.node, c, entry_id, recovery, is_confirmed),),
             )
@@ -672,7 +691,7 @@ class StoreConformance(Conformance):
         )
         senders = self.senders.get(message)
         if senders:
-            c = self.c[senders[min(self.received[message], len(senders) - 1)]]
+            c = self.c[senders[min(self.received[message], len(senders) - 1)][0]]
             yield Step("bookie_is_fenced", (("b", self.b[event.node]), ("c", c)), (entry_id + 1,))
         else:
             yield self._unasked(event, message, "is fenced by a read")
@@ -985,7 +1004,7 @@ class StoreConformance(Conformance):
 
     def _client_sends_adds(self, event: Event) -> Iterator[Step]:
         c = self._client(event)
-        sent = self._by_entry(event)
+        who, sent, before = self._about(("c", c)), self._by_entry(event), self._adds_to(event)
         for entry_id in _entries(event):
             sends = sent[entry_id]
             after: tuple[tuple[tuple[Any, ...], Value], ...] = ((("client", c, "lap"), entry_id + 1),)
@@ -993,16 +1012,16 @@ class StoreConformance(Conformance):
                 after = ()
             tells = (("send", like(entry__id=entry_id + 1, lac=event.parameters["lac"] + 1)),)
             to = self._write_set(entry_id, event.parameters["ensemble"])
-            yield Step(
-                event.action, (("c", c),), sends=sends, before=self._adds_to(event), after=after, to=to, tells=tells
-            )
+            yield Step(event.action, who, sends=sends, before=before, after=after, to=to, tells=tells)
 
     def _adds_to(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value | Has], ...]:
         """The condition that a client adds entries to the ensemble that it tells."""
         return ((("client", self._client(event), "seen"), _AddsTo(self._ensemble(event.parameters["ensemble"]))),)
 
     def _write_set(self, entry_id: int, ensemble: Sequence[str]) -> frozenset[Value]:
-        return frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
+        found = frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
+        known: frozenset[Value] = self.said.setdefault(found, found)
+        return known
 
     def _client_resends(self, event: Event) -> Iterator[Step]:
         c = self._client(event)
@@ -1025,11 +1044,12 @@ class StoreConformance(Conformance):
         c, bookie = self._client(event), event.parameters["bookie"]
         success = event.action != "client_receives_add_fenced_response"
         recovery = event.action.startswith("recovery")
+        who = self._about(("c", c), ("b", self.b[bookie]))
         for number, entry_id in enumerate(_entries(event)):
             yield Step(
                 event.action,
-                (("c", c), ("b", self.b[bookie])),
-                (entry_id + 1, like(success=success)),
+                who,
+                self._of_entry(entry_id, success=success),
                 receives=("added", bookie, c, entry_id, recovery, success),
                 may_skip=success or number > 0,
             )

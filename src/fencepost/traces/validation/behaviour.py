@@ -8,7 +8,7 @@ from fencepost.behaviours import behaviour
 from fencepost.behaviours.replay import actor
 from fencepost.semantics.state import State
 from fencepost.traces.validation.replay import Replayer
-from fencepost.traces.validation.verdict import Entry
+from fencepost.traces.validation.verdict import Entry, Verdict
 
 
 def behaviour_of(replayer: Replayer, start: Sequence[int], path: Sequence[Entry], last: int) -> behaviour.Trace:
@@ -30,6 +30,15 @@ def behaviour_of(replayer: Replayer, start: Sequence[int], path: Sequence[Entry]
         steps.append(behaviour.Step(step.action, parameters, by, taken.labels, taken.events, after, changes))
         before = after
     return behaviour.Trace(replayer.protocol, initial, tuple(steps))
+
+
+def end_of(verdict: Verdict, last: int) -> tuple[list[int], list[Entry]]:
+    """A state on the path of a verdict, and the steps from there to its end, with at least ``last`` that are shown if
+    there are as many.
+    """
+    if len(shown_of(verdict.last, last)) < last:
+        return verdict.start, verdict.path
+    return verdict.base, verdict.last
 
 
 def shown_of(path: Sequence[Entry], last: int) -> list[int]:

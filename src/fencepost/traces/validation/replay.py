@@ -68,11 +68,15 @@ class Refused:
         return f"{self.reason}{f' at {self.where}' if self.where else ''}{f': {self.asked}' if self.asked else ''}"
 
 
+Writes: TypeAlias = tuple[tuple[int, int], ...]
+"""The slots that a step writes, with the numbers of their new values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A replayed step: the slots that it writes with the numbers of their new values, its choices, and its events."""
 
-    writes: tuple[tuple[int, int], ...]
+    writes: Writes
     labels: tuple[Value, ...]
     events: tuple[Event, ...]
 
@@ -99,6 +103,46 @@ class _LazySlots(ValueTable):
     def _hash(self, slot: Slot, value: Value) -> int:
         return 0
 
+    @property
+    def size(self) -> int:
+        """How many slots and values it has."""
+        return len(self.slots) + sum(len(values) for _, _, values in self._domains.values())
+
+    def reduced(
+        self, rows: Sequence[list[int]], writes: Sequence[Writes]
+    ) -> tuple[_LazySlots, list[list[int]], list[Writes]]:
+        """A table of what rows and writes hold, and these with its numbers. The other slots hold their default, as all
+        do that no table has yet.
+        """
+        made = _LazySlots(self.protocol)
+        held = {index for row in rows for index, number in enumerate(row) if number}
+        held.update(index for some in writes for index, _ in some)
+        places = [0] * len(self.slots)
+        domains: dict[int, tuple[tuple[dict[bytes, int], list[int], list[Value]], dict[int, int]]] = {}
+        for index, path in enumerate(self._index):
+            if index in held:
+                slot, ids = self.slots[index], self._ids[index]
+                domain = domains.get(id(ids))
+                if domain is None:
+                    domain = domains[id(ids)] = made._domain(slot), {0: 0}
+                places[index] = made._index[path] = len(made.slots)
+                made.slots.append(slot)
+                for each, mine in zip((made._ids, made.hashes, made.values), domain[0], strict=True):
+                    each.append(mine)  # type: ignore[attr-defined]
+
+        def numbered(index: int, number: int) -> int:
+            known = domains[id(self._ids[index])][1]
+            if number not in known:
+                known[number] = made.intern(places[index], self.values[index][number])
+            return known[number]
+
+        fresh = [[0] * len(made.slots) for _ in rows]
+        for row, mine in zip(rows, fresh, strict=True):
+            for index, number in enumerate(row):
+                if number:
+                    mine[places[index]] = numbered(index, number)
+        return made, fresh, [tuple((places[index], numbered(index, n)) for index, n in some) for some in writes]
+
 
 class _Unpicked(BaseException):
     """A choice does not offer the option to pick, or the conformance does not name one."""
@@ -118,6 +162,8 @@ class _LeftOpen(BaseException):
 
 class Evaluation:
     """One evaluation of an action in a state (a row of value numbers), with the options that its choices take."""
+
+    __slots__ = ("chosen", "disabled", "events", "labels", "numbered", "picks", "row", "store", "trail", "writes")
 
     every_choice = True
     """:meth:`choose` is called for choices of a single option too."""
@@ -240,6 +286,10 @@ class Replayer:
         self.evaluations = self.cache_hits = 0
         self.cache_limit = cache_limit
         self._remembered = self._hits_before = 0
+        self.remembers, self.is_useless = True, False
+        """Whether steps are cached; whether the cache has been of no use for the present trace."""
+        self._origin: ValueTable | None = None
+        """The table of the replayer that this one is apart from. They share the protocol."""
         self._tries: dict[Hashable, Any] = {}
         self._readers: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[[list[int]], Any]]] = {}
         self._places: dict[tuple[Any, ...], int] = {}
@@ -254,6 +304,7 @@ class Replayer:
 
     def initials(self) -> Iterator[list[int]]:
         """The rows of the initial states, in the order of their choices."""
+        self.is_useless = False
         setups = self._setups
         if not setups:
             yield [0] * len(self.store.slots)
@@ -286,9 +337,9 @@ class Replayer:
 
         Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if the action raises.
         """
-        key = _key(action, parameters, picks)
         if len(row) < len(self.store.slots):
             row.extend([0] * (len(self.store.slots) - len(row)))
+        key = _key(action, parameters, picks) if self.remembers else ()
         node = self._tries.get(key)
         while type(node) is _Node:
             node = node.children.get(row[node.slot])
@@ -331,6 +382,7 @@ class Replayer:
 
     def reads(self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> set[int]:
         """The slots that a step reads or writes in a state. Raises as :meth:`step`."""
+        self.remembers = True
         self.step(row, action, parameters, picks)
         node = self._tries.get(_key(action, parameters, picks))
         found = set[int]()
@@ -401,7 +453,7 @@ class Replayer:
         for values in product(*open_to):
             yield tuple(zip((name for name, _ in parameters), values, strict=True))
 
-    def apply(self, row: list[int], writes: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    def apply(self, row: list[int], writes: Writes) -> list[tuple[int, int]]:
         """Write to a row. Returns the old values, which undo the write."""
         before = []
         for slot, number in writes:
@@ -464,9 +516,12 @@ class Replayer:
 
     def _remember(self, key: tuple[Any, ...], leaf: Taken | Refused | Open, trail: Mapping[int, int]) -> None:
         """Add a path to its trie."""
+        if not self.remembers:
+            return
         self._remembered += 1
         is_useless = not self._remembered % MANY and (self.cache_hits - self._hits_before) * RARE < MANY
         if is_useless or self._remembered > self.cache_limit:
+            self.is_useless |= is_useless
             self._tries.clear()
             self._readers.clear()
             self._remembered = 1
@@ -498,6 +553,39 @@ class Replayer:
         if known is None:
             known = self._readers[slots] = (slots, itemgetter(*slots))
         return _Chain(*known, numbers if len(slots) > 1 else numbers[0], leaf)
+
+    # -- long traces ---------------------------------------------------------------------------------------------------
+
+    def can_forget(self) -> bool:
+        """Whether :meth:`apart` and :meth:`forget` are possible: what is asked about states is asked of rows alone."""
+        return type(self) is Replayer and type(self.store) is _LazySlots
+
+    def apart(self) -> Replayer:
+        """Another replayer in the same state, which caches no steps and may forget. What this one knows stays."""
+        made = Replayer(self.protocol, cache_limit=self.cache_limit)
+        made.store, made.remembers, made._origin = self.store, False, self.store
+        return made
+
+    def forget(self, rows: Sequence[list[int]], writes: Sequence[Writes]) -> tuple[list[list[int]], list[Writes]]:
+        """Forget the slots and values that are not in rows or writes. Returns these with the numbers that they have
+        now. All other numbers are void.
+        """
+        assert isinstance(self.store, _LazySlots)
+        self.store, rows, writes = self.store.reduced(rows, writes)
+        self._tries.clear()
+        self._readers.clear()
+        self._places.clear()
+        known = (*self.store.slots, *(self._origin.slots if self._origin is not None else ()))
+        held = {slot.path for slot in known if not slot.constant}
+        for shape in self.protocol.shapes.values():
+            shape.forget(held)
+        return rows, writes
+
+    @property
+    def size(self) -> int:
+        """How many slots and values are known."""
+        assert isinstance(self.store, _LazySlots)
+        return self.store.size
 
     def evaluate(
         self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...]

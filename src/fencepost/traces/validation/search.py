@@ -1,7 +1,9 @@
 """Finds a path of a protocol that is the trace: its steps in an order that causality allows, and hidden ones between.
 
 A trace that leaves nothing open is followed step by step. A step that is refused is tried again after another one, and
-nothing is taken back: the order of causes decides, and steps without an order do not depend on each other.
+nothing is taken back: the order of causes decides, and steps without an order do not depend on each other. So a long
+trace needs no more than its last state. Once the cache of steps has been of no use, all but the last moves are let go,
+and parts of the state that are back at their default are forgotten. A caller that asks for the path has it taken again.
 
 Where a conformance has hidden steps, or leaves parameters or choices open, there are several ways to go on. The first
 one is taken: the next steps as they are, and only if none can be taken, some hidden steps (:data:`FOR_EACH`) and then
@@ -17,6 +19,7 @@ before it is refused.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -30,7 +33,7 @@ from fencepost.errors import ProtocolRaised
 from fencepost.language.values import same, show
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.order import PartialOrder
-from fencepost.traces.validation.replay import Open, Refused, Replayer, Taken
+from fencepost.traces.validation.replay import MANY, Open, Refused, Replayer, Taken
 from fencepost.traces.validation.steps import Matcher, Step, Way
 from fencepost.traces.validation.verdict import Entry, Front, Refusal, Verdict
 
@@ -46,6 +49,14 @@ SLOTS_A_TRY = 100
 
 MOST_REASONS = 3
 """The most reasons that are given for one step which may be taken in several ways."""
+
+LAST = 1_000
+"""How many of the last moves of a long trace are kept, for the report."""
+
+GROWTH = 2
+"""What is known of the state is looked through, and what is not needed is forgotten, once it has grown by this
+factor.
+"""
 
 MOST_FRONTS = 20
 """The most places that are explained, of those where no way goes on."""
@@ -153,9 +164,16 @@ class Search:
         self.footprints, self.writers = self.replayer.footprints.setdefault(named, ({}, {}))
         self.fronts: list[Front] = []
         self.farthest = -1
+        self.past = array("i")
+        """The steps of the moves that were let go, in their order; ``~number`` for one that was skipped."""
+        self.base: list[int] | None = None
+        """The state after them; None as long as all moves are kept."""
+        self.most_known = 0
         verdict.accepted = True
-        while len(self.moves) < len(self.steps):
+        while self._count_moves() < len(self.steps):
             try:
+                if not self.may_turn:
+                    self._let_go()
                 if not self._go_on() and not self._turn():
                     verdict.accepted = False
                     break
@@ -169,19 +187,31 @@ class Search:
                 self._note_front()
                 break
         if verdict.accepted:
-            verdict.start, verdict.path, verdict.row = self.start, self._path(), self.row
+            verdict.base, verdict.last, verdict.row = self._from(), self._path(), self.row
+            verdict.skipped = self._count_skipped()
         else:
             first, verdict.fronts = self.fronts[0], self.fronts
-            verdict.start, verdict.path, verdict.row = first.start, first.path, first.row
+            verdict.base, verdict.last, verdict.row = first.start, first.path, first.row
             verdict.refusals = first.refusals
-        verdict.taken = sum(event is not None for event, _, _ in verdict.path)
-        if verdict.accepted:
-            verdict.skipped = sum(move.step is None for move in self.moves)
-        verdict.hidden = len(verdict.path) - verdict.taken
+        verdict.taken = sum(event is not None for event, _, _ in verdict.last)
+        verdict.hidden = len(verdict.last) - verdict.taken
+        if self.past:
+            verdict.retake = self._retaken
+            verdict.taken += sum(number >= 0 and self.steps[number].action is not None for number in self.past)
 
     def _rank(self, number: int) -> int:
         """The priority of a step among those that may come next: its place in the trace, or a random number."""
         return number if self.shuffle is None else Random(self.shuffle << 32 | number).getrandbits(32)
+
+    def _from(self) -> list[int]:
+        """The state where the moves that are kept begin."""
+        return self.start if self.base is None else self.base
+
+    def _count_moves(self) -> int:
+        return len(self.past) + len(self.moves)
+
+    def _count_skipped(self) -> int:
+        return sum(number < 0 for number in self.past) + sum(move.step is None for move in self.moves)
 
     def _path(self) -> list[Entry]:
         path: list[Entry] = []
@@ -190,6 +220,43 @@ class Search:
             if move.step is not None and move.step.action is not None:
                 path.append((self.sources[move.number], move.step, move.taken))
         return path
+
+    # -- long traces ---------------------------------------------------------------------------------------------------
+
+    def _let_go(self) -> None:
+        """Let all but the last moves of a long trace go, if there are many. If much more is known than after this was
+        done before, forget what is not needed.
+        """
+        if self.base is None:
+            if not self.replayer.is_useless or not self.replayer.can_forget():
+                return
+            self.base = list(self.start)
+            self.replayer = self.verdict.replayer = self.replayer.apart()
+        elif len(self.moves) <= 2 * LAST:
+            return
+        for move in self.moves[:-LAST]:
+            self.replayer.apply(self.base, move.taken.writes)
+            self.past.append(~move.number if move.step is None else move.number)
+        del self.moves[:-LAST]
+        if self.replayer.size > self.most_known:
+            writes = [move.taken.writes for move in self.moves]
+            (self.row, self.base), writes = self.replayer.forget((self.row, self.base), writes)
+            for move, mine in zip(self.moves, writes, strict=True):
+                move.taken = Taken(mine, move.taken.labels, move.taken.events)
+            self.most_known = self.replayer.size * GROWTH + MANY
+
+    def _retaken(self) -> tuple[list[int], list[Entry]]:
+        """The initial state, and the path to where the moves that are kept begin, taken again."""
+        start = self.replayer.initial()
+        row, path = list(start), list[Entry]()
+        for number in self.past:
+            step = self.steps[number]
+            if number >= 0 and step.action is not None:
+                taken = self.replayer.step(row, step.action, step.parameters, step.picks)
+                assert type(taken) is Taken
+                self.replayer.apply(row, taken.writes)
+                path.append((self.sources[number], step, taken))
+        return start, path
 
     # -- going on ------------------------------------------------------------------------------------------------------
 
@@ -384,7 +451,7 @@ class Search:
 
     def _start_anew(self) -> bool:
         """Begin with the next initial state. Returns whether there is one."""
-        if not self.moves:  # all was taken back, so nothing is left of it
+        if not self.moves and self.base is None:  # all was taken back, so nothing is left of it
             normal = self.replayer.store.normal
             assert (normal(self.row), self.hidden_taken) == (normal(self.start), 0)
         if self.later is None:
@@ -588,12 +655,12 @@ class Search:
 
     def _note_front(self) -> None:
         """Remember this place if no way has led farther."""
-        if len(self.moves) > self.farthest:
-            self.farthest = len(self.moves)
+        if self._count_moves() > self.farthest:
+            self.farthest = self._count_moves()
             self.fronts = []
             self.verdict.more_fronts = 0
-            self.verdict.skipped = sum(move.step is None for move in self.moves)
-        if len(self.moves) < self.farthest:
+            self.verdict.skipped = self._count_skipped()
+        if self._count_moves() < self.farthest:
             return
         if len(self.fronts) == MOST_FRONTS:
             self.verdict.more_fronts += 1
@@ -604,7 +671,7 @@ class Search:
                 break
             why = self.why or Refused("it can be taken here, and nothing fits after it")
             refusals.append(Refusal(self.sources[number], self.steps[number], why))
-        self.fronts.append(Front(self.start, self._path(), list(self.row), refusals))
+        self.fronts.append(Front(self._from(), self._path(), list(self.row), refusals))
 
 
 def _as(step: Step, way: Way) -> Step:

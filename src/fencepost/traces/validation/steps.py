@@ -24,6 +24,8 @@ Version: TypeAlias = tuple[Hashable, int]
 class Matcher:
     """What a conformance says of a value in place of the value itself."""
 
+    __slots__ = ()
+
     def matches(self, value: Any) -> bool:
         """Whether a value is one of those that are meant."""
         raise NotImplementedError
@@ -34,7 +36,7 @@ class Matcher:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Like(Matcher):
     """Matches records by some of their fields: pairs of a path, such as ``entry.id``, and a value."""
 
@@ -63,7 +65,7 @@ class Like(Matcher):
         return " and ".join(f"{path}={show(value)}" for path, value in self.fields)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Has(Matcher):
     """Matches sets that contain a value."""
 

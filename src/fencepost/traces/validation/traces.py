@@ -73,6 +73,11 @@ class Traces:
         """
         return events_of(self.rows(name))
 
+    def take(self, name: RunAndSubject) -> list[row.TraceEvent]:
+        """As :meth:`rows`, and lets go of those about its own subject: they can be asked for once."""
+        run, subject = name
+        return [*self._shared_rows(run), *self._runs[run].pop(subject, ())]
+
     def rows(self, name: RunAndSubject) -> list[row.TraceEvent]:
         """The rows of one trace's events: those about all subjects, and those about its own."""
         run, subject = name
@@ -104,6 +109,12 @@ def needed(
 def events_of(rows: Iterable[row.TraceEvent]) -> list[Event]:
     """The events of one trace, node by node, each node's in order. Raises as :func:`decoded`."""
     return in_order(map(decoded, rows))
+
+
+def events_taken(rows: list[row.TraceEvent]) -> list[Event]:
+    """As :func:`events_of`, and empties the list: each row is let go once it is decoded."""
+    rows.reverse()
+    return in_order(decoded(rows.pop()) for _ in range(len(rows)))
 
 
 _CHANGES = ("metadata_written", "metadata_deleted")

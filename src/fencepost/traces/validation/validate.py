@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from fencepost.language.values import encode, freeze
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered
-from fencepost.traces.validation.order import PartialOrder, lines_of
-from fencepost.traces.validation.replay import CACHE_LIMIT, Replayer, specifications
+from fencepost.traces.validation.order import PartialOrder, are_in_lines
+from fencepost.traces.validation.replay import CACHE_LIMIT, MANY, Replayer, specifications
 from fencepost.traces.validation.search import MOST_TRIED, Search
 from fencepost.traces.validation.steps import ANY, Step
 from fencepost.traces.validation.verdict import Verdict
@@ -77,35 +77,37 @@ class Validator:
             conformance = self.conformance.of(subject, events)
         except NotCovered as problem:
             return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
+        count = len(events)
+        del events  # of a long trace, they and what the conformance knows of them take much memory
         objections = list(conformance.objections())
         try:
-            verdict = self._validate(conformance, subject, events, shuffle)
+            search = self._search(conformance, Verdict(subject, False, count, 0), shuffle)
+            del conformance
+            verdict = search.verdict
+            if not verdict.problem:
+                search.run()
         except NotCovered as problem:
-            verdict = Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
+            verdict = Verdict(subject, False, count, 0, problem=str(problem), covered=False)
         if objections:  # they hold however far the replay got
             verdict.objections = objections
             verdict.accepted, verdict.covered, verdict.undecided = False, True, False
         return verdict
 
-    def _validate(
-        self, conformance: Conformance, subject: str, events: Sequence[Event], shuffle: int | None
-    ) -> Verdict:
-        replayer = self.replayer(dict(conformance.constants()), type(conformance))
+    def _search(self, conformance: Conformance, verdict: Verdict, shuffle: int | None) -> Search:
+        """The search for a path, for a verdict with its problem if there is no need to search."""
+        replayer = verdict.replayer = self.replayer(dict(conformance.constants()), type(conformance))
         conformance.bind(replayer.protocol)
-        verdict = Verdict(subject, False, len(events), 0, replayer=replayer, names=conformance.names())
+        verdict.names = conformance.names()
         steps: list[Step] = []
         sources: list[Event] = []
-        for event in conformance.in_order():
-            for step in conformance.steps(event):
-                steps.append(replayer.adapted(step))
-                sources.append(event)
+        events = conformance.in_order()
+        in_lines = are_in_lines(event.node for event in events)
+        order = PartialOrder(_told(conformance, replayer, events, steps, sources), in_lines)
         verdict.steps = sum(step.action is not None for step in steps)
+        cycle = order.cycle()
         if not verdict.steps and not conformance.is_untouched():
             verdict.problem = "no event of the trace is a step of the protocol"
-            return verdict
-        order = PartialOrder(steps, list(lines_of([event.node for event in sources])))
-        cycle = order.cycle()
-        if cycle:
+        elif cycle:
             circular = ", ".join(
                 f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in cycle
             )
@@ -113,13 +115,53 @@ class Validator:
                 "what happened cannot be ordered, each of these comes before the next, and the last before the first:"
                 f" {circular}{_hint(sources)}"
             )
-            return verdict
-        hidden = [_completed(step, replayer) for step in conformance.hidden(replayer.protocol)]
-        if type(conformance).hidden is Conformance.hidden:
-            told = {step.action for step in steps}
-            hidden = [step for step in hidden if step.action not in told]
-        Search(replayer, steps, sources, order, verdict, hidden, self.most_tried, shuffle).run()
-        return verdict
+        hidden = [] if verdict.problem else _hidden(conformance, replayer, steps)
+        if len(steps) > MANY:
+            sources = _bare(sources)
+        return Search(replayer, steps, sources, order, verdict, hidden, self.most_tried, shuffle)
+
+
+def _hidden(conformance: Conformance, replayer: Replayer, steps: Iterable[Step]) -> list[Step]:
+    """The steps that may be taken without an event."""
+    hidden = [_completed(step, replayer) for step in conformance.hidden(replayer.protocol)]
+    if type(conformance).hidden is not Conformance.hidden:
+        return hidden
+    told = {step.action for step in steps}
+    return [step for step in hidden if step.action not in told]
+
+
+def _told(
+    conformance: Conformance, replayer: Replayer, events: Iterable[Event], steps: list[Step], sources: list[Event]
+) -> Iterator[tuple[str, Step]]:
+    """The steps of events, each with its node. Adds them to ``steps`` without what orders them, and to ``sources`` the
+    event of each.
+    """
+    for event in events:
+        for step in conformance.steps(event):
+            yield event.node, step
+            steps.append(replayer.adapted(_unordered(step)))
+            sources.append(event)
+
+
+def _bare(sources: Iterable[Event]) -> list[Event]:
+    """The events without their parameters. Those of one event stay one."""
+    bare: list[Event] = []
+    last: Event | None = None
+    for event in sources:
+        if event is not last:
+            last, made = event, replace(event, parameters={})
+        bare.append(made)
+    return bare
+
+
+def _unordered(step: Step) -> Step:
+    """A step without what orders it, which takes much memory, and is not needed once it has its place."""
+    if step.receives is None and not step.sends and step.reads is None and step.writes is None:
+        return step
+    return Step(
+        step.action, step.parameters, step.picks, after=step.after, before=step.before, to=step.to, tells=step.tells,
+        may_skip=step.may_skip, wrong=step.wrong,
+    )  # fmt: skip
 
 
 def _completed(step: Step, replayer: Replayer) -> Step:

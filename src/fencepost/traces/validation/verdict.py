@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -12,7 +12,9 @@ from fencepost.traces.validation.replay import Refused, Replayer, Taken
 from fencepost.traces.validation.steps import Step
 
 Entry: TypeAlias = "tuple[Event | None, Step, Taken]"
-"""A step of a path, and the event that reports it; None if it is hidden."""
+"""A step of a path, and the event that reports it; None if it is hidden. Steps are without their messages and versions,
+and events of long traces without their parameters.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,9 @@ class Verdict:
     steps that no event reports. ``refusals``: the steps that could have come next, and why each was refused.
     ``problem``: why the trace could not be replayed, or not to an end; if it is not ``covered`` by the conformance,
     that says nothing about the system, and if it is ``undecided``, a limit was reached. ``objections``: of the
-    conformance's monitor, wherever the replay got; with any, the trace is not accepted. ``path``: the steps taken
-    from the initial state ``start``. ``row``: the state after them. ``fronts``: where no way goes on, each way to
+    conformance's monitor, wherever the replay got; with any, the trace is not accepted. ``last``: the last steps taken,
+    from the state ``base``: all of them, unless there is ``retake``, which takes those before again, from the initial
+    state. ``row``: the state after them. ``fronts``: where no way goes on, each way to
     get so far; the first is the above. ``more_fronts``: how many there are besides. ``replayer``: the replayer
     used. ``refused``: how often each action was refused at each line, temporarily or permanently. ``names``: the
     names that model values stand for, as far as the replay got.
@@ -60,9 +63,10 @@ class Verdict:
     skipped: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     problem: str = ""
-    path: list[Entry] = field(default_factory=list)
-    start: list[int] = field(default_factory=list)
+    last: list[Entry] = field(default_factory=list)
+    base: list[int] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
+    retake: Callable[[], tuple[list[int], list[Entry]]] | None = None
     hidden: int = 0
     fronts: list[Front] = field(default_factory=list)
     more_fronts: int = 0
@@ -72,3 +76,22 @@ class Verdict:
     replayer: Replayer | None = None
     objections: list[Objection] = field(default_factory=list)
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def start(self) -> list[int]:
+        """The initial state of the :attr:`path`."""
+        self._complete()
+        return self.base
+
+    @property
+    def path(self) -> list[Entry]:
+        """The steps taken from the initial state. Of a long trace, that takes the time and the memory to take them
+        again.
+        """
+        self._complete()
+        return self.last
+
+    def _complete(self) -> None:
+        if self.retake is not None:
+            self.base, before = self.retake()
+            self.last, self.retake = [*before, *self.last], None
