@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.wire.strategies import (
     ADDS,
+    BYTES,
     KEYS,
+    LACS,
     PLAIN_READS,
     READ_RESPONSES,
     REQUESTS_OF_2,
@@ -65,12 +67,17 @@ def test_a_response_of_version_2_comes_back(txn: int, response: m.Response) -> N
     assert arrived == response and got == (txn if isinstance(response, m.BatchReadResponse) else 0)
 
 
-@given(TXNS, ADDS | PLAIN_READS)
+@given(TXNS, ADDS | PLAIN_READS | st.builds(m.WriteLac, TXNS, LACS, BYTES, KEYS))
 def test_the_hot_requests_have_the_bytes_that_protobuf_gives_them(txn: int, request: m.Request) -> None:
     assert v3.encode_request(txn, request) == v3.encode_request_plainly(txn, request)
 
 
-@given(TXNS, st.builds(m.AddEntryResponse, TXNS, TXNS, st.sampled_from(Code)) | READ_RESPONSES)
+@given(
+    TXNS,
+    st.builds(m.AddEntryResponse, TXNS, TXNS, st.sampled_from(Code))
+    | st.builds(m.WriteLacResponse, TXNS, st.sampled_from((Code.OK, Code.FENCED)))
+    | READ_RESPONSES,
+)
 def test_the_hot_responses_have_the_bytes_that_protobuf_gives_them(txn: int, response: m.Response) -> None:
     assert v3.encode_response(txn, response) == v3.encode_response_plainly(txn, response)
 
