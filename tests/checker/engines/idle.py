@@ -32,8 +32,12 @@ class Idle(Protocol):
 
     @action
     def shift(self) -> None:
-        require(self.x > 3)
-        self.z = 1 - self.z
+        self.z = (self.z + 1) % 3
+
+    @action
+    def clear(self) -> None:
+        require(self.z > 0)
+        self.z = 0
 
     def holds(self, after: Idle) -> bool:
         match self.kind.removesuffix(" cut"):
@@ -43,6 +47,10 @@ class Idle(Protocol):
                 return self.x != 5 or after.y != 2
             case "together":
                 return self.x != 6 or self.y != 3 or self.z == after.z
+            case "loop":
+                return self.x != 5 or after.x + after.y + after.z != self.x + self.y + self.z
+            case "late":
+                return self.x < 5 or after.z != 0 or self.z != 2
             case "reads late":
                 return self.x < 5 or self.z == 0
             case "an error":

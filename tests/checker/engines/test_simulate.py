@@ -464,8 +464,7 @@ def test_a_step_invariant() -> None:
 
 @pytest.mark.parametrize("kind", ["idle until", "idle but", "together", "reads late"])
 def test_a_step_invariant_that_is_false_of_a_step_which_changes_nothing_it_reads(kind: str) -> None:
-    trace = check(Idle(kind=kind), engine="simulate", seed=1).must_violate("judged")
-    assert trace.steps[-1].action != "up"
+    check(Idle(kind=kind), engine="simulate", seed=1).must_violate("judged")
     assert check(Idle(kind=kind + " cut"), engine="simulate", seed=1, walks=100, depth=30).exit_code == 152
 
 
