@@ -462,11 +462,10 @@ def is_idle_true(c, w, cells, outcome):
 def steps_known(c, w, cells, leaves, begin, end):
     """Whether every step out of a state can be judged without Python."""
     for k in range(begin, end):
-        span = c.leaf_span[leaves[k]]
-        for outcome in range(span_first(span), span_end(span)):
-            for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-                if ends_in(c, w, cells, c.step_trie[e]) < 0:
-                    return False
+        span = load(c.leaf_span, np.int64(load(leaves, k)))
+        for e in range(load(c.step_start, span_first(span)), load(c.step_start, span_end(span))):
+            if ends_in(c, w, cells, c.step_trie[e]) < 0:
+                return False
     return True
 
 
@@ -589,12 +588,11 @@ def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
             leaf = np.int64(load(old.leaves, i))
             store(w.leaf_count, leaf, load(w.leaf_count, leaf) + 1)
             span = load(c.leaf_span, leaf)
+            is_judged = False
+            if steps is not None:
+                is_judged = load(c.step_start, span_first(span)) < load(c.step_start, span_end(span))
             for outcome in range(span_first(span), span_end(span)):
-                if (
-                    steps is not None
-                    and load(c.step_start, outcome) < load(c.step_start, outcome + 1)
-                    and not step_allowed(c, w, old.cells[position], outcome, k)
-                ):
+                if is_judged and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
                 ref = pack_reference(position, outcome)
