@@ -15,7 +15,9 @@ from tla import files
 from tla.layouts import ALL, BAG, EXAMPLES, LARGE, MESSAGES, MIXED, Example
 
 from fencepost import Result, check
-from fencepost.checker.compiler import tables
+from fencepost.checker.compiler import encoding, tables
+from fencepost.checker.compiler.arrays import Array
+from fencepost.checker.engines import embedded, kernel
 from fencepost.language.context import FROM_HERE, UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
@@ -107,6 +109,35 @@ def test_a_search_that_meets_most_members_late_begins_again_with_slots_for_them(
     monkeypatch.setattr(Tla, "settled", counted)
     assert counts(check(model_of(tmp_path, MESSAGES), engine="embedded")) == MESSAGES.counts
     assert begun and all(met == after for met, after in begun)
+
+
+def test_a_property_of_steps_knows_those_out_of_states_that_are_older_than_a_member(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a member appears, the tries of a property that looks at all members begin anew, in the middle of a level."""
+    looks(20)
+    monkeypatch.setattr(kernel, "BLOCK", 1)
+    run, renewed, unknown = embedded.Embedded._run_workers, set[int](), 0
+
+    def watched(self: embedded.Embedded, order: Array, first: int, block: int) -> int:
+        nonlocal unknown
+        c, level = self.workspace.compiled, self.workspace.old
+        renewed.add(self.workspace.tables.renewed)
+        for meta in level.meta[order[first:]].tolist():
+            for leaf in level.leaves[encoding.meta_first(meta) : encoding.meta_end(meta)]:
+                span = int(c.leaf_span[leaf])
+                begin, end = c.step_start[encoding.span_first(span)], c.step_start[encoding.span_end(span)]
+                unknown += int((c.roots[c.step_trie[begin:end]] == encoding.MISS).sum())
+        return run(self, order, first, block)
+
+    monkeypatch.setattr(embedded.Embedded, "_run_workers", watched)
+    growing = "Few == [][Cardinality(msgs') < 99 /\\ \\A m \\in msgs : m.round < 9]_vars\nTypeOK =="
+    text = MESSAGES.text.replace("TypeOK ==", growing, 1)
+    config = "CONSTANTS Node = {n1, n2, n3} Last = 2\nSPECIFICATION Spec\nPROPERTY Few\nCHECK_DEADLOCK FALSE\n"
+    check(
+        model_of(tmp_path, replace(MESSAGES, text=text, config=config)), engine="embedded", workers=1, max_states=1000
+    )
+    assert len(renewed) > 3 and not unknown
 
 
 @pytest.mark.parametrize("longest", [0, 1])

@@ -12,18 +12,15 @@ from fencepost.checker.compiler.arrays import Array
 from fencepost.checker.compiler.encoding import (
     PARKS,
     meta_count,
-    meta_end,
     meta_first,
     pack_meta,
     pack_reference,
     reference_outcome,
     reference_parent,
     span_count,
-    span_end,
-    span_first,
 )
 from fencepost.checker.compiler.instructions import load, store
-from fencepost.checker.compiler.native import RESOLVED, entry_of, resolve
+from fencepost.checker.compiler.native import entry_of
 from fencepost.checker.engines import kernel
 from fencepost.files.loops import inner, njit
 
@@ -61,36 +58,6 @@ def relink(c):
         # Entries of step properties are not here, so the array has unused room.
         if c.trie[k]:
             c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
-
-
-@inner
-def knows_step(c, g, trie, cells, step, w):
-    """Whether a step can be judged by an older trie or by a residual trie, which is extended for it; see
-    `kernel.judge_step`.
-    """
-    while True:
-        if kernel.ends_in(c, w, cells, trie) >= 0 or resolve(c, g, trie, cells, step, w.stack) == RESOLVED:
-            return True
-        if c.older[trie] == 0:
-            return False
-        trie = np.int64(c.older[trie])
-
-
-@njit
-def know_steps(c, g, old, w):
-    """Extend the residual tries of step properties by the paths that the steps out of these rows need. Returns whether
-    the master tries had all of these paths. They should: the task that built a row made sure of it, perhaps in another
-    process.
-    """
-    for position in range(old.meta.size):
-        cells, meta = old.cells[position], old.meta[position]
-        for k in range(meta_first(meta), meta_end(meta)):
-            span = c.leaf_span[old.leaves[k]]
-            for step in range(span_first(span), span_end(span)):
-                for e in range(c.step_start[step], c.step_start[step + 1]):
-                    if not knows_step(c, g, np.int64(c.step_trie[e]), cells, np.int64(step), w):
-                        return False
-    return True
 
 
 @njit(inline="always")

@@ -16,14 +16,14 @@ import numpy as np
 
 from fencepost.checker.compiler.arrays import Array, Compiled, Growing
 from fencepost.checker.compiler.tables import Question
-from fencepost.checker.engines.kernel import Arena
+from fencepost.checker.engines.kernel import Arena, know_steps
 from fencepost.checker.engines.recording import list_truths, steps_of, truths_of
 from fencepost.checker.engines.workspace import Workspace
 from fencepost.checker.liveness.graph import Level, Measures, Recording, Terms
 from fencepost.errors import ProtocolRaised
 from fencepost.files.digest import digest
 from fencepost.files.storage import Storage
-from fencepost.spark import loops, stages
+from fencepost.spark import stages
 from fencepost.spark.level import NO_IMAGES, Plan, read_columns, read_rows, unique_name
 
 MOST_STATES = 1 << 20
@@ -105,7 +105,7 @@ def _record(plan: Plan, kind_of: Array, masks: Array, truth_words: int, roots: A
     old, _ = read_rows(plan, number, with_cells=True)
     work, order = stages.work_for(plan, 1), np.arange(len(old.fp))
     if plan.stepwise:
-        assert loops.know_steps(c, growing, old, work)
+        assert know_steps(c, growing, old, work, order)
     counts, children, kinds, enabled = steps_of(c, old, work, order, kind_of, masks)
     truths = np.zeros((len(order), truth_words), np.uint64)
     unknown: list[int] = []

@@ -40,7 +40,7 @@ from fencepost.checker.compiler.encoding import (
 )
 from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.native import STACK_WORDS
-from fencepost.checker.engines.kernel import Arena, Candidates, Levels, Work, work_with
+from fencepost.checker.engines.kernel import Arena, Candidates, Levels, Work, know_steps, work_with
 from fencepost.files.storage import open_storage
 from fencepost.spark import level, loops
 from fencepost.spark.table_tasks import write_states, write_steps
@@ -247,7 +247,7 @@ def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
     old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise or labels is not None)
     work = work_for(plan, 1)
     if plan.stepwise:
-        assert loops.know_steps(c, growing, old, work)
+        assert know_steps(c, growing, old, work, np.arange(old.meta.size))
     most = int(loops.outcomes_possible(c, old.leaves)) + 1
     found = Candidates(
         buffer("candidates", most, np.uint64),

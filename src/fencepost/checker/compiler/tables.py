@@ -169,6 +169,8 @@ class Tables:
         """The number of slots in universes that exist in every state."""
         self._grown = 0
         """The number of slots in universes when the tries were last completed."""
+        self.renewed = 0
+        """How often the residual tries of a step property began anew."""
         self._add_initial()
         self._take_over()
 
@@ -293,6 +295,7 @@ class Tables:
                         self._pool[cell] = encoding.MISS
         residual = self.trie_root[len(self.root_kind) : self.tries[0]] == root
         self.roots[len(self.root_kind) : self.tries[0]][residual] = encoding.MISS
+        self.renewed += self.root_kind[root] == encoding.STEP_PROPERTY
         if self._is_followed(root) and not self.slots_read[root].issuperset(slots):
             self._gained.setdefault(root, set()).update(set(slots) - self.slots_read[root])
             self.slots_read[root].update(slots)

@@ -105,6 +105,8 @@ class Embedded(Executor):
         self.is_linked = False
         """Whether the links of the level being built are written, and its states are counted by outcome."""
         self.expanded = 0
+        self.renewed = 0
+        """:attr:`Tables.renewed` when the frontier began to be built."""
         self.reader = CheckpointReader(Path(resume)) if resume else None
         self.writer: Writer | None = None
         self.source = ""
@@ -160,8 +162,12 @@ class Embedded(Executor):
     def _expand_all(self) -> bool:
         """Expand the frontier, pausing to complete parked states. Returns whether it was finished."""
         workspace, total = self.workspace, self.search.queue
+        known, self.renewed = self.renewed, workspace.tables.renewed
         at = 0
         while at < total:
+            if known != workspace.tables.renewed:
+                workspace.know_steps(self.order[at:total])
+                known = workspace.tables.renewed
             bound = sum(workspace.tables.most_outcomes)
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
             # Most new paths of a level are met in its first round. Once those are known, few states are parked.

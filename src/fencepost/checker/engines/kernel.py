@@ -951,6 +951,36 @@ def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
     return ends
 
 
+@inner
+def knows_step(c, g, trie, cells, step, w):
+    """Whether a step can be judged by an older trie or by a residual trie, which is extended for it; see
+    :func:`judge_step`.
+    """
+    while True:
+        if ends_in(c, w, cells, trie) >= 0 or resolve(c, g, trie, cells, step, w.stack) == RESOLVED:
+            return True
+        if c.older[trie] == 0:
+            return False
+        trie = np.int64(c.older[trie])
+
+
+@njit
+def know_steps(c, g, level, w, order):
+    """Extend the residual tries of step properties by the paths that the steps out of the states ``order`` of a level
+    need. Returns whether the master tries had all of these paths. They should: the states were built with them, perhaps
+    in another process, or before the residual tries began anew.
+    """
+    for position in order:
+        cells, meta = level.cells[position], level.meta[position]
+        for k in range(meta_first(meta), meta_end(meta)):
+            span = c.leaf_span[level.leaves[k]]
+            for step in range(span_first(span), span_end(span)):
+                for e in range(c.step_start[step], c.step_start[step + 1]):
+                    if not knows_step(c, g, np.int64(c.step_trie[e]), cells, np.int64(step), w):
+                        return False
+    return True
+
+
 @njit(inline="always")
 def within_range(fp, workers):
     """The relative position of a fingerprint in the range of its owner: 32 bits, uniformly distributed."""

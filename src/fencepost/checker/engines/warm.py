@@ -70,6 +70,7 @@ def calls(part: str) -> list[Call]:
             (native.widened, (tables.pool, tables.top, 1, 1)),
             (native.move_fields, (rows, 0, 1, np.zeros((1, 2), np.int32))),
             (kernel.complete, (compiled, growing, levels, work, pairs)),
+            (kernel.know_steps, (compiled, growing, arena, work, numbers)),
         ]
     if part == GRAPH:
         kinds = np.zeros(1, np.uint16)

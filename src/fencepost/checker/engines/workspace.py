@@ -404,6 +404,13 @@ class Workspace:
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
 
+    def know_steps(self, order: Array) -> None:
+        """Have tries of step properties know the steps out of these states of the level, although they began anew after
+        the states were built.
+        """
+        if not kernel.know_steps(self.compiled, self.tables.growing(), self.old, self.work[0], order):
+            raise SystemFailure(f"a step property {READ_OTHERWISE}", "checking")
+
     def _raise(self, position: int, error: ProtocolRaised) -> None:
         fingerprint = int(self.new.fp[position])
         if self.raised is None or fingerprint < self.raised[0]:
