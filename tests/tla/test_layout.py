@@ -117,20 +117,29 @@ def test_a_property_of_steps_knows_those_out_of_states_that_are_older_than_a_mem
     """When a member appears, the tries of a property that looks at all members begin anew, in the middle of a level."""
     looks(20)
     monkeypatch.setattr(kernel, "BLOCK", 1)
-    run, renewed, unknown = embedded.Embedded._run_workers, set[int](), 0
+    run, write = embedded.Embedded._run_workers, embedded.Embedded._write_steps
+    renewed, unknown = set[int](), 0
 
-    def watched(self: embedded.Embedded, order: Array, first: int, block: int) -> int:
+    def look(self: embedded.Embedded, order: Array) -> None:
         nonlocal unknown
         c, level = self.workspace.compiled, self.workspace.old
         renewed.add(self.workspace.tables.renewed)
-        for meta in level.meta[order[first:]].tolist():
+        for meta in level.meta[order].tolist():
             for leaf in level.leaves[encoding.meta_first(meta) : encoding.meta_end(meta)]:
                 span = int(c.leaf_span[leaf])
                 begin, end = c.step_start[encoding.span_first(span)], c.step_start[encoding.span_end(span)]
                 unknown += int((c.roots[c.step_trie[begin:end]] == encoding.MISS).sum())
+
+    def expanding(self: embedded.Embedded, order: Array, first: int, block: int) -> int:
+        look(self, order[first:])
         return run(self, order, first, block)
 
-    monkeypatch.setattr(embedded.Embedded, "_run_workers", watched)
+    def expanded(self: embedded.Embedded) -> None:
+        look(self, self.order[: self.search.queue])  # the level is recorded now, if properties are judged by its graph
+        write(self)
+
+    monkeypatch.setattr(embedded.Embedded, "_run_workers", expanding)
+    monkeypatch.setattr(embedded.Embedded, "_write_steps", expanded)
     growing = "Few == [][Cardinality(msgs') < 99 /\\ \\A m \\in msgs : m.round < 9]_vars\nTypeOK =="
     text = MESSAGES.text.replace("TypeOK ==", growing, 1)
     config = "CONSTANTS Node = {n1, n2, n3} Last = 2\nSPECIFICATION Spec\nPROPERTY Few\nCHECK_DEADLOCK FALSE\n"

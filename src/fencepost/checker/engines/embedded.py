@@ -105,8 +105,9 @@ class Embedded(Executor):
         self.is_linked = False
         """Whether the links of the level being built are written, and its states are counted by outcome."""
         self.expanded = 0
-        self.renewed = 0
-        """:attr:`Tables.renewed` when the frontier began to be built."""
+        self.renewed = self.known = 0
+        """:attr:`Tables.renewed` when the new level was begun, and when all steps out of the frontier were known.
+        """
         self.reader = CheckpointReader(Path(resume)) if resume else None
         self.writer: Writer | None = None
         self.source = ""
@@ -162,12 +163,10 @@ class Embedded(Executor):
     def _expand_all(self) -> bool:
         """Expand the frontier, pausing to complete parked states. Returns whether it was finished."""
         workspace, total = self.workspace, self.search.queue
-        known, self.renewed = self.renewed, workspace.tables.renewed
+        self.known, self.renewed = self.renewed, workspace.tables.renewed
         at = 0
         while at < total:
-            if known != workspace.tables.renewed:
-                workspace.know_steps(self.order[at:total])
-                known = workspace.tables.renewed
+            self._know_steps()
             bound = sum(workspace.tables.most_outcomes)
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
             # Most new paths of a level are met in its first round. Once those are known, few states are parked.
@@ -179,7 +178,15 @@ class Embedded(Executor):
             self._complete()
             if at < total and self.shared.stop[0]:
                 return False
+        self._know_steps()
         return True
+
+    def _know_steps(self) -> None:
+        """Have the tries of step properties know the steps out of the frontier, if some began anew since."""
+        tables = self.workspace.tables
+        if self.known != tables.renewed:
+            self.workspace.know_steps(self.order[: self.search.queue])
+            self.known = tables.renewed
 
     def _run_workers(self, order: Array, first: int, block: int) -> int:
         """Run the kernel on every core, starting at index ``first`` of the level, until it returns. Watches limits

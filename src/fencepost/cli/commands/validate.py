@@ -303,8 +303,7 @@ def judged_all(
     request: Request, traces: Sequence[Trace], validator: Validator | None = None
 ) -> tuple[list[Outcome], Visits]:
     """The outcomes of some traces, and their visits if the request asks for them. Empties the lists of rows.
-    ``validator``: by default, the one
-    that this process has for such requests.
+    ``validator``: by default, the one that this process has for such requests.
     """
     from fencepost.report.validation import explaining
 
