@@ -262,6 +262,10 @@ def test_without_enough_bookies_nothing_is_created_and_appends_fail() -> None:
         store = await cluster.connect()
         with pytest.raises(errors.NotEnoughBookiesError, match="start more"):
             await store.create_ledger(ensemble=4)
+        cluster.metadata.register(("b1",), ("b2", "b3"))
+        with pytest.raises(errors.NotEnoughBookiesError, match="there are 1, besides 2 that are read-only: start more"):
+            await store.create_ledger(ensemble=3)
+        cluster.metadata.register(("b1", "b2", "b3"))
         ledger = await store.create_ledger(ensemble=3, ack_quorum=2)
         assert await ledger.append(b"one") == 0
         for name in ("b1", "b2"):

@@ -161,11 +161,11 @@ class _Import:
     async def _begin(self, found: LedgerInService | None) -> None:
         """Write the metadata of a ledger without entries."""
         before = () if found is None else current_ensemble(found.metadata)
-        writable, placement = await self._available()
+        writable, read_only, placement = await self._available()
         preferred = [*(each for each in before if each in writable), *(each for each in writable if each not in before)]
         ensemble = chosen(preferred, self.manifest.ensemble_size, self._quorums, placement)
         if isinstance(ensemble, Unplaced):
-            raise self._too_few(len(writable), ensemble)
+            raise self._too_few(len(writable), read_only, ensemble)
         self.metadata = self.metadata.replace(fragments=(Fragment(0, ensemble),))
         if found is not None:
             self.version = found.version
@@ -178,20 +178,20 @@ class _Import:
         self.version = await self.store.metadata.write_ledger(self.number, metadata, self.version)
         self.metadata = metadata
 
-    async def _available(self) -> tuple[list[str], Placement]:
-        """The bookies that take entries, in random order, and where to place them."""
+    async def _available(self) -> tuple[list[str], int, Placement]:
+        """The bookies that take entries, in random order; how many others are read-only; and where to place them."""
         bookies = await self.store.bookies()
         writable = [each for each in bookies.writable if each not in self._failed]
-        return self.store.driver.mixed(writable), placement_of(
-            bookies.placement(self.store.policy), self.metadata.custom_metadata
-        )
+        placement = placement_of(bookies.placement(self.store.policy), self.metadata.custom_metadata)
+        return self.store.driver.mixed(writable), len(bookies.read_only), placement
 
     @property
     def _quorums(self) -> Quorums:
         return self.manifest.write_quorum, self.manifest.ack_quorum
 
-    def _too_few(self, there: int, why: Unplaced) -> NotEnoughBookiesError:
-        return too_few(self.number, self.manifest.ensemble_size, there, self.store.policy, why, "bring bookies back")
+    def _too_few(self, there: int, read_only: int, why: Unplaced) -> NotEnoughBookiesError:
+        size, policy = self.manifest.ensemble_size, self.store.policy
+        return too_few(self.number, size, there, read_only, policy, why, "bring bookies back")
 
     async def _refuse_known(self, bookies: Iterable[str]) -> None:
         """Raise :class:`Refusal` if a bookie has a deleted ledger of this number: its entries could be taken for the
@@ -229,10 +229,10 @@ class _Import:
                 self.report(chunk.last - chunk.first + 1, chunk.size)
                 return
             self._failed |= failed
-            writable, placement = await self._available()
+            writable, read_only, placement = await self._available()
             others = replaced(ensemble, failed, writable, self._quorums, placement)
             if isinstance(others, Unplaced):
-                raise self._too_few(len(writable), others)
+                raise self._too_few(len(writable), read_only, others)
             fragments = with_ensemble(self.metadata.fragments, others, chunk.first)
             await self._write(self.metadata.replace(fragments=fragments))
 

@@ -256,8 +256,9 @@ class LedgerClient:
                     raise
                 continue
             except NotEnoughBookiesError as error:
-                there = len(self.driver.bookies.writable)
-                raise too_few(number, settings.ensemble_size, there, self.policy, error.why) from None
+                bookies = self.driver.bookies
+                there, read_only = len(bookies.writable), len(bookies.read_only)
+                raise too_few(number, settings.ensemble_size, there, read_only, self.policy, error.why) from None
             bookie = await writer.known_to()
             if bookie is None:
                 return writer
@@ -428,16 +429,18 @@ def too_few(
     ledger: int,
     ensemble_size: int,
     there: int,
+    read_only: int,
     policy: Policy,
     why: Unplaced,
     instead: str = "ask for a smaller ensemble",
 ) -> NotEnoughBookiesError:
-    """The error if there is no ensemble for a ledger. ``there``: how many could be taken. ``instead``: what else
-    helps.
+    """The error if there is no ensemble for a ledger. ``there``: how many could be taken. ``read_only``: how many more
+    would have to be writable. ``instead``: what else helps.
     """
     if why is Unplaced.TOO_FEW:
+        besides = f", besides {read_only} that {'is' if read_only == 1 else 'are'} read-only" if read_only else ""
         return NotEnoughBookiesError(
-            f"ledger {ledger} needs {ensemble_size} bookies to write to, and there are {there}: start more, or"
+            f"ledger {ledger} needs {ensemble_size} bookies to write to, and there are {there}{besides}: start more, or"
             f" {instead}"
         )
     return NotEnoughBookiesError(
