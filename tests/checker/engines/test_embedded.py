@@ -300,6 +300,23 @@ def test_idle_steps_are_not_judged_one_by_one_as_long_as_the_property_is_true_of
     assert judged == ({"turn", "stay", "shift", "clear"} if kind else set())
 
 
+def test_answers_that_lead_nowhere_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property that is false of idle steps is never noted as such, so Python is asked the same again and again."""
+
+    class Forgetful(Tables):
+        @property
+        def _busy(self) -> set[int]:
+            return set()
+
+        @_busy.setter
+        def _busy(self, roots: set[int]) -> None:
+            pass
+
+    monkeypatch.setattr(workspace, "Tables", Forgetful)
+    found = by_embedded(Idle(kind="idle until"), workers=1)
+    assert "read the state in another order" in str(found)
+
+
 class LateSlots(Protocol):
     """The late slot does not exist at first: keys of a table are read by name long before they are written."""
 

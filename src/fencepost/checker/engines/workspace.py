@@ -44,7 +44,26 @@ When that room is used up, both levels have to be copied.
 ROOM = 1 << 26
 """The most candidates of a worker for one owner in one round."""
 FIRST_CAPACITY = 1 << 20
+MOST_AGAIN = 3
+"""How often the same questions may be asked again in a row. A set that gets a member late lets tries begin anew, which is
+a reason to ask once more.
+"""
 NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
+
+
+class Rounds:
+    """Rounds of questions to Python. ``are_in_vain``: the answers lead nowhere, as the same are asked again and again."""
+
+    def __init__(self) -> None:
+        self._last: Sequence[object] = ()
+        self._again = 0
+        self.are_in_vain = False
+
+    def note(self, questions: Sequence[object]) -> None:
+        """The next round has these questions."""
+        self._again = self._again + 1 if questions == self._last else 0
+        self._last = questions
+        self.are_in_vain = self._again >= MOST_AGAIN
 
 
 def awaited(futures: Sequence[Future[T]], stop: Array, look: Callable[[], object]) -> list[T]:
@@ -375,6 +394,7 @@ class Workspace:
         begin = time.monotonic()
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)
+        rounds = Rounds()
         while any(w.counts[encoding.PARKS] for w in self.work):
             self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
@@ -383,7 +403,8 @@ class Workspace:
                     continue
                 n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
-            if not questions:
+            rounds.note(questions)
+            if not questions or rounds.are_in_vain:
                 if self.raised is None and any(w.counts[encoding.PARKS] for w in self.work):
                     raise SystemFailure(f"an action or a property {READ_OTHERWISE}", "checking")
                 break
