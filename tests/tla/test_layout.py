@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from campaigns import campaign_if
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from tla import files
 from tla.layouts import ALL, BAG, EXAMPLES, LARGE, MESSAGES, MIXED, Example
 
 from fencepost import Result, check
 from fencepost.checker.compiler import encoding, tables
 from fencepost.checker.compiler.arrays import Array
-from fencepost.checker.engines import embedded, kernel
+from fencepost.checker.engines import embedded, kernel, simulate
 from fencepost.language.context import FROM_HERE, UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
@@ -111,6 +113,28 @@ def test_a_search_that_meets_most_members_late_begins_again_with_slots_for_them(
     assert begun and all(met == after for met, after in begun)
 
 
+def few(folder: Path) -> Model:
+    """A property of steps looks at all messages."""
+    growing = "Few == [][Cardinality(msgs') < 99 /\\ \\A m \\in msgs : m.round < 9]_vars\nTypeOK =="
+    text = MESSAGES.text.replace("TypeOK ==", growing, 1)
+    config = "CONSTANTS Node = {n1, n2, n3} Last = 2\nSPECIFICATION Spec\nPROPERTY Few\nCHECK_DEADLOCK FALSE\n"
+    return model_of(folder, replace(MESSAGES, text=text, config=config))
+
+
+@njit
+def unknown_steps(c, level, w, positions):  # type: ignore[no-untyped-def]
+    """How many steps out of states no trie of a property of steps can judge."""
+    unknown = 0
+    for position in positions:
+        meta = level.meta[position]
+        for k in range(encoding.meta_first(meta), encoding.meta_end(meta)) if meta >= 0 else range(0):
+            span = c.leaf_span[level.leaves[k]]
+            for step in range(encoding.span_first(span), encoding.span_end(span)):
+                for e in range(c.step_start[step], c.step_start[step + 1]):
+                    unknown += kernel.judge_step(c, w, level.cells[position], np.int64(c.step_trie[e])) < 0
+    return unknown
+
+
 def test_a_property_of_steps_knows_those_out_of_states_that_are_older_than_a_member(
     tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,13 +146,8 @@ def test_a_property_of_steps_knows_those_out_of_states_that_are_older_than_a_mem
 
     def look(self: embedded.Embedded, order: Array) -> None:
         nonlocal unknown
-        c, level = self.workspace.compiled, self.workspace.old
         renewed.add(self.workspace.tables.renewed)
-        for meta in level.meta[order].tolist():
-            for leaf in level.leaves[encoding.meta_first(meta) : encoding.meta_end(meta)]:
-                span = int(c.leaf_span[leaf])
-                begin, end = c.step_start[encoding.span_first(span)], c.step_start[encoding.span_end(span)]
-                unknown += int((c.roots[c.step_trie[begin:end]] == encoding.MISS).sum())
+        unknown += unknown_steps(self.workspace.compiled, self.workspace.old, self.workspace.work[0], order)
 
     def expanding(self: embedded.Embedded, order: Array, first: int, block: int) -> int:
         look(self, order[first:])
@@ -140,13 +159,28 @@ def test_a_property_of_steps_knows_those_out_of_states_that_are_older_than_a_mem
 
     monkeypatch.setattr(embedded.Embedded, "_run_workers", expanding)
     monkeypatch.setattr(embedded.Embedded, "_write_steps", expanded)
-    growing = "Few == [][Cardinality(msgs') < 99 /\\ \\A m \\in msgs : m.round < 9]_vars\nTypeOK =="
-    text = MESSAGES.text.replace("TypeOK ==", growing, 1)
-    config = "CONSTANTS Node = {n1, n2, n3} Last = 2\nSPECIFICATION Spec\nPROPERTY Few\nCHECK_DEADLOCK FALSE\n"
-    check(
-        model_of(tmp_path, replace(MESSAGES, text=text, config=config)), engine="embedded", workers=1, max_states=1000
-    )
+    check(few(tmp_path), engine="embedded", workers=1, max_states=1000)
     assert len(renewed) > 3 and not unknown
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_property_of_steps_knows_those_of_walks_in_states_that_are_older_than_a_member(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    looks(20)
+    run = simulate.Simulation._run_workers
+    renewed, unknown = set[int](), 0
+
+    def walking(self: simulate.Simulation) -> None:
+        nonlocal unknown
+        renewed.add(self.tables.renewed)
+        at = np.concatenate([self.plan.starts, *(each.at[each.walk >= 0] for each in self.walkers)])
+        unknown += unknown_steps(self.compiled, self.arena, self.work[0], at)
+        run(self)
+
+    monkeypatch.setattr(simulate.Simulation, "_run_workers", walking)
+    check(few(tmp_path), engine="simulate", walks=300, workers=workers, seed=7)
+    assert len(renewed) > 2 and not unknown
 
 
 @pytest.mark.parametrize("longest", [0, 1])

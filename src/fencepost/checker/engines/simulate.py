@@ -28,7 +28,7 @@ from fencepost.checker.compiler.memory import reserve
 from fencepost.checker.compiler.native import move_fields
 from fencepost.checker.compiler.profile import exploding, profile
 from fencepost.checker.compiler.tables import Question, Tables
-from fencepost.checker.engines import walks
+from fencepost.checker.engines import kernel, walks
 from fencepost.checker.engines.announcing import announced, compiling
 from fencepost.checker.engines.conclusion import without_states
 from fencepost.checker.engines.interface import Exploration, Found, Progress, Report, Walks
@@ -39,9 +39,9 @@ from fencepost.checker.engines.resources import limit_reached, memory_limit, pea
 from fencepost.checker.engines.search import TICK, end_recorded
 from fencepost.checker.engines.walks import Plan, Temporal, Walkers
 from fencepost.checker.engines.witnesses import reported_as, sought
-from fencepost.checker.engines.workspace import awaited
+from fencepost.checker.engines.workspace import Rounds, awaited
 from fencepost.checker.liveness.graph import Terms
-from fencepost.errors import NOT_REPLAYED, ProtocolRaised, SystemFailure
+from fencepost.errors import NOT_REPLAYED, READ_OTHERWISE, ProtocolRaised, SystemFailure
 from fencepost.language.declarations import TEMPORAL
 from fencepost.language.values import Value, encode
 from fencepost.semantics import PREDICATE, Promise, Root, Stepper
@@ -145,6 +145,8 @@ class Simulation:
         self.control = np.zeros(encoding.CONTROLS, np.int64)
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled = self.tables.compiled()
+        self.known = self.tables.renewed
+        """How often tries had begun anew when they last knew the steps out of the states of all walks."""
         self.questions: list[Question] = []
         self.raised: tuple[int, int] | None = None
 
@@ -334,6 +336,7 @@ class Simulation:
         begin = time.monotonic()
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)
+        rounds = Rounds()
         while True:
             asked = time.monotonic()
             # A question stays in the list until it is answered, so an interrupt loses none.
@@ -357,6 +360,10 @@ class Simulation:
                 ]
             if not self.questions:
                 break
+            rounds.note([*self.questions])
+            if rounds.are_in_vain:
+                raise SystemFailure(f"an action or a property {READ_OTHERWISE}", "checking")
+        self._know_steps(groups)
         for work, walkers in groups:
             work.counts[encoding.PARKS] = 0
             for lane in np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == encoding.PARKED)):
@@ -369,6 +376,19 @@ class Simulation:
                 walkers.walk[lane] = -1
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
+
+    def _know_steps(self, groups: Sequence[tuple[Work, Walkers]]) -> None:
+        """Have tries of step properties know the steps out of the initial states and those of walks, if some began anew
+        after the states were built.
+        """
+        if self.known == self.tables.renewed:
+            return
+        for work, walkers in groups:
+            at = np.append(self.plan.starts, walkers.at[walkers.walk >= 0])
+            at = at[self.arena.meta[at] >= 0]
+            if not kernel.know_steps(self.compiled, self.tables.growing(), self.arena, work, at):
+                raise SystemFailure(f"a step property {READ_OTHERWISE}", "checking")
+        self.known = self.tables.renewed
 
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """The error of the first root that raises in this state."""
@@ -464,6 +484,7 @@ class Simulation:
         """The first ``steps`` steps of a walk, which is repeated alone to record its path."""
         path, walkers = reserve(self.depth, np.int32), self._walkers(0, 1)
         self.control[encoding.NEXT], self.control[encoding.END] = number, number + 1
+        self._know_steps([(self.work[0], walkers)])
         while self.control[encoding.NEXT] <= number or walkers.walk[0] >= 0:
             self.control[encoding.STOP] = 0
             walks.wander(self.compiled, self.arena, self.work[0], walkers, self.plan, self.control, path)
