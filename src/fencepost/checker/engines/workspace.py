@@ -45,14 +45,16 @@ ROOM = 1 << 26
 """The most candidates of a worker for one owner in one round."""
 FIRST_CAPACITY = 1 << 20
 MOST_AGAIN = 3
-"""How often the same questions may be asked again in a row. A set that gets a member late lets tries begin anew, which is
-a reason to ask once more.
+"""How often the same questions may be asked again in a row. A set that gets a member late lets tries begin anew, which
+is a reason to ask once more.
 """
 NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
 
 
 class Rounds:
-    """Rounds of questions to Python. ``are_in_vain``: the answers lead nowhere, as the same are asked again and again."""
+    """Rounds of questions to Python. ``are_in_vain``: the answers lead nowhere, and the same are asked again and
+    again.
+    """
 
     def __init__(self) -> None:
         self._last: Sequence[object] = ()
