@@ -13,6 +13,7 @@ import pytest
 from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.files.folders import OsFile, OsFiles, Part
+from fencepost.ledger.disk.entry_logs import CACHED_SECTIONS
 from fencepost.ledger.records import EntryAdded
 from fencepost.ledger.rules.codes import Code
 
@@ -47,7 +48,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     ],
     ids=["one", "rows"],
 )
-def test_the_section_after_a_read_is_cached(
+def test_sections_are_cached_for_a_while_after_a_read(
     tmp_path: Path, wanted: list[bool], compiled: bool, read: Callable[[SmallBookie], Code]
 ) -> None:
     bookie = SmallBookie(OsFiles(str(tmp_path)), log_limit=1 << 30, compiled=lambda: compiled).begin()
@@ -64,8 +65,8 @@ def test_the_section_after_a_read_is_cached(
     assert bookie.ledgers.look_up(1, 2)[0] is Code.OK
     assert not add(3)  # what was read was in memory
     assert read(bookie) is Code.OK
-    assert add(4)
-    assert not add(5)
+    assert [add(4 + number) for number in range(CACHED_SECTIONS)] == [True] * CACHED_SECTIONS
+    assert not add(1_000)
 
 
 @pytest.mark.parametrize("size", [100, 511, 5_000, 3 << 20])

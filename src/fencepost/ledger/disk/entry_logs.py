@@ -52,6 +52,11 @@ PIECE = 1 << 20
 these.
 """
 
+CACHED_SECTIONS = 8
+"""How many sections are kept in the page cache after an entry was read from an entry log. With 64, a read made adds of
+the next 2 GiB take twice the CPU.
+"""
+
 _KEPT = 2 * PIECE
 """The most bytes of memory that are kept to write from."""
 
@@ -245,8 +250,8 @@ class EntryLogs:
         self._unfinished = False
         """Whether a section was begun and is not yet known to be durable."""
         self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._was_read = False
-        """Whether an entry was read from an entry log since the last section."""
+        self._left_cached = 0
+        """How many of the next sections are kept in the page cache."""
         self._recover(journals)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -294,7 +299,7 @@ class EntryLogs:
         except NoRoom:
             self._unfinished = False
             raise
-        cached, self._was_read = self._was_read, False
+        cached, self._left_cached = self._left_cached > 0, max(0, self._left_cached - 1)
         for piece in self._pieces(section, entries):
             file.append([piece], cached)
             if file.end < end:
@@ -349,10 +354,10 @@ class EntryLogs:
         self._unfinished = False
 
     def was_read(self) -> None:
-        """A client has read an entry from an entry log. The next section is then kept in the page cache. If nobody reads
-        them, writing past it takes half the CPU, and leaves the memory to others.
+        """A client has read an entry from an entry log. Until nobody has for a while, sections stay in the page cache.
+        If nobody reads them, writing past it takes less CPU and leaves the memory to others.
         """
-        self._was_read = True
+        self._left_cached = CACHED_SECTIONS
 
     def remove(self, logs: Iterable[int]) -> None:
         """Remove entry logs that the last section no longer lists. A reader of one of them can finish its read."""
