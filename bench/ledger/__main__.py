@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.ledger import cells, compare, flood, limit, many, repair, scan, soak, stages, starts
+from bench.ledger import cells, compare, flood, limit, many, repair, scan, soak, stages, starts, timeline
 from bench.ledger.figures import size_of
 from bench.ledger.sides import HEAP, KINDS, OTHER, OURS, THEIRS, Side, programs_of
 from fencepost.ledger import kernels as rows
@@ -33,6 +33,7 @@ EPILOG = """parts, all by default:
   compare  adds, reads and scans of the sides turn by turn, and the limit: the same bytes through the loopback
            and onto the disk by processes that handle large buffers and never an entry
   stages   where each microsecond of our client and bookies goes
+  timeline what each thread does in a second: it runs, or waits for a core, the disk or another one; needs perf
   flood    one bookie alone on one core, fed from the other
   scan     one client reads a ledger of some GiB in order, beside a copy of as many bytes over loopback
   many     thousands of ledgers that one client writes, each slowly, while another one follows some of them
@@ -118,6 +119,10 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         "--flood-size", type=int, action="append", metavar="BYTES", help="of an entry (by default 100); repeatable"
     )
     flooded.add_argument("--version-2", action="store_true", help="speak version 2 of the protocol")
+    drawn = parser.add_argument_group("timeline")
+    drawn.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw some milliseconds of it as SVG into this file"
+    )
     scanned = parser.add_argument_group("scan")
     scanned.add_argument("--gib", type=float, help="of data in the ledger that is read (by default 2)")
     of_many = parser.add_argument_group("many")
@@ -244,6 +249,7 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {
     "compare": measure_sides,
     "stages": stages.run,
+    "timeline": timeline.run,
     "flood": flood.run,
     "scan": scan.run,
     "starts": starts.run,

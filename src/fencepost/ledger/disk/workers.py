@@ -12,6 +12,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fencepost.files.folders import Lock
@@ -121,6 +122,8 @@ class _Thread:
 
     def _run(self) -> None:
         bell = self._bell
+        with contextlib.suppress(OSError):  # its name in what the system shows, where it has a place for it
+            Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(self._name)
         try:
             for pause in self._work:
                 if isinstance(pause, float):

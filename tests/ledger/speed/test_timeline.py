@@ -1,0 +1,31 @@
+"""The timeline of threads, from what ``perf script`` prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.ledger.timeline import CORE, DISK, RUNS, SLEEPS, Span, drawn, shares_of, spans_of
+
+PRINTED = """\
+ 1.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=python next_pid=7 next_prio=120
+ 1.010000000: sched:sched_switch: prev_comm=python prev_pid=7 prev_prio=120 prev_state=D ==> next_comm=my prog next_pid=8 next_prio=120
+ 1.030000000: sched:sched_wakeup: comm=python pid=7 prio=120 target_cpu=001
+ 1.031000000: sched:sched_wakeup: comm=python pid=7 prio=120 target_cpu=001
+ 1.040000000: sched:sched_switch: prev_comm=my prog prev_pid=8 prev_prio=120 prev_state=S ==> next_comm=python next_pid=7 next_prio=120
+ 1.070000000: sched:sched_switch: prev_comm=python prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=swapper/0 next_pid=0 next_prio=120
+ 1.100000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my prog next_pid=8 next_prio=120
+""".splitlines()  # noqa: E501
+
+
+def test_what_threads_do_is_read_from_the_kernels_switches() -> None:
+    found = spans_of(PRINTED, [7, 8])
+    assert found[7] == [Span(RUNS, 1.0, 1.01), Span(DISK, 1.01, 1.03), Span(CORE, 1.03, 1.04), Span(RUNS, 1.04, 1.07)]
+    assert found[8] == [Span(RUNS, 1.01, 1.04), Span(SLEEPS, 1.04, 1.1)]
+    assert shares_of(found[7]) == pytest.approx({RUNS: 4 / 7, CORE: 1 / 7, DISK: 2 / 7, SLEEPS: 0})
+    assert shares_of([])[RUNS] == 0
+
+
+def test_the_picture_has_what_threads_do_between_two_moments() -> None:
+    picture = drawn({"one & all": spans_of(PRINTED, [7])[7]}, begin=1.005, seconds=0.05)
+    assert [picture.count(f'class="{kind}"') for kind in ("one", "two", "three")] == [3, 2, 2]
+    assert "one &amp; all" in picture
