@@ -54,8 +54,8 @@ these.
 
 CACHED_SECTIONS = 8
 """How many sections are kept in the page cache after an entry was read from an entry log: some 256 MiB. A reader that
-comes back within a second or two finds what was written meanwhile in memory. With 64, a read made the adds of the next 2
-GiB take twice the CPU.
+comes back within a second or two finds what was written meanwhile in memory. With 64, a read made the adds of the next
+2 GiB take twice the CPU.
 """
 
 _KEPT = 2 * PIECE
