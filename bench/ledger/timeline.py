@@ -12,8 +12,9 @@ import re
 import runpy
 import shutil
 import subprocess
-import threading
+import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,30 +102,27 @@ def drawn(threads: Mapping[str, list[Span]], begin: float, seconds: float) -> st
 
 
 def run(given: argparse.Namespace, folder: Path) -> Any:
-    """The part ``timeline``."""
-    if shutil.which("perf") is None:
-        print("perf is not installed: there is no timeline")
-        return None
+    """The part ``timeline``. None where the system does not let ``perf`` record."""
     side = Side(OURS, folder, given.setting)
+    record = folder / "perf.data"
     try:
         side.start()
         side.settle(given.warm_up / 2)
         ledger = side.ledger(1024, 1000)
-        adding = threading.Thread(target=side.load, args=(ledger, "adds", 1024, 1000, SECONDS + 4))
-        adding.start()
-        threading.Event().wait(2)
-        record = folder / "perf.data"
-        wanted = [word for event in EVENTS for word in ("-e", event)]
-        command = ["perf", "record", "-q", "-a", *wanted, "-o", str(record), "--", "sleep", str(SECONDS)]
-        subprocess.run(command, check=True, capture_output=True)
-        names = threads_of({"client": side.processes[0].pid} | {
-            f"bookie {number}": pid for number, pid in enumerate(side.bookies, 1)
-        })  # fmt: skip
-        adding.join()
+        with ThreadPoolExecutor(1) as pool:
+            adding = pool.submit(side.load, ledger, "adds", 1024, 1000, SECONDS + 4)
+            time.sleep(2)
+            wanted = [word for event in EVENTS for word in ("-e", event)]
+            perf("record", "-q", "-a", *wanted, "-o", str(record), "--", "sleep", str(SECONDS))
+            bookies = {f"bookie {number}": pid for number, pid in enumerate(side.bookies, 1)}
+            names = threads_of({"client": side.processes[0].pid, **bookies})
+            adding.result()
+        text = perf("script", "-i", str(record), "--ns", "-F", "time,event,trace")
+    except Unrecorded as why:
+        print(f"there is no timeline: {why}")
+        return None
     finally:
         side.end()
-    script = ["perf", "script", "-i", str(record), "--ns", "-F", "time,event,trace"]
-    text = subprocess.run(script, check=True, capture_output=True, text=True).stdout
     spans = spans_of(text.splitlines(), names)
     busy = {names[thread]: each for thread, each in spans.items() if shares_of(each)[RUNS] >= FEWEST}
     shares = {name: shares_of(each) for name, each in busy.items()}
@@ -136,11 +134,26 @@ def run(given: argparse.Namespace, folder: Path) -> Any:
     return shares
 
 
+class Unrecorded(Exception):
+    """``perf`` is not installed, or may not record here."""
+
+
+def perf(*words: str) -> str:
+    """What a command of ``perf`` prints. Raises :class:`Unrecorded`."""
+    if shutil.which("perf") is None:
+        raise Unrecorded("perf is not installed")
+    done = subprocess.run(["perf", *words], capture_output=True, text=True)
+    if done.returncode:
+        raise Unrecorded(f"perf {words[0]} failed: {' '.join(done.stderr.split())[:200]}")
+    return done.stdout
+
+
 def threads_of(processes: Mapping[str, int]) -> dict[int, str]:
     """The names of the threads of processes, by number. The first of each is its event loop."""
     found = {}
     for name, pid in processes.items():
         for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda each: int(each.name)):
-            comm = (task / "comm").read_text().strip()
-            found[int(task.name)] = f"{name}, {'loop' if int(task.name) == pid else comm}"
+            comm = "loop" if int(task.name) == pid else (task / "comm").read_text().strip()
+            is_known = f"{name}, {comm}" in found.values()
+            found[int(task.name)] = f"{name}, {comm} {task.name}" if is_known else f"{name}, {comm}"
     return found
