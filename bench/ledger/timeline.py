@@ -150,7 +150,7 @@ def perf(*words: str) -> str:
 
 def threads_of(processes: Mapping[str, int]) -> dict[int, str]:
     """The names of the threads of processes, by number. The first of each is its event loop."""
-    found = {}
+    found: dict[int, str] = {}
     for name, pid in processes.items():
         for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda each: int(each.name)):
             comm = "loop" if int(task.name) == pid else (task / "comm").read_text().strip()
