@@ -39,7 +39,7 @@ from fencepost.checker.compiler.encoding import (
 from fencepost.checker.compiler.layout import packed, unpacked
 from fencepost.checker.engines import simulate, walks
 from fencepost.checker.engines.interface import Exploration, Report
-from fencepost.checker.engines.kernel import QUESTIONS, know_steps
+from fencepost.checker.engines.kernel import QUESTIONS
 from fencepost.checker.engines.lanes import arena_for, lanes_for, walkers_for, work_for
 from fencepost.checker.engines.options import SimulationOptions
 from fencepost.checker.engines.resources import uncollected
@@ -172,7 +172,6 @@ class Walker:
         for position, end, count in zip(positions.tolist(), ends.tolist(), common.leaf_count.tolist(), strict=True):
             arena.leaves[position * LEAF_ROOM : position * LEAF_ROOM + count] = common.leaves[end - count : end]
         self.work = work_for(lanes, roots)
-        assert know_steps(self.compiled, self.growing, arena, self.work, positions)
         self.walkers = walkers_for(0, lanes, roots, plan.temporal, depth)
         self.asks = np.zeros((QUESTIONS, 3), np.int64)
         self.parked: list[tuple[int, int]] = []
