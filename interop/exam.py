@@ -181,7 +181,9 @@ class Exam:
         return await load.scans(await self._reader(given), given["in_flight"], given["seconds"])
 
     async def many_create(self, given: Given) -> dict[str, Any]:
-        writers, seconds = await load.create_many(self._store(given), given["ledgers"])
+        writers, seconds = await load.create_many(
+            self._store(given), given["ledgers"], self.explicit_lac_intervals[given["client"]]
+        )
         self.many[given["client"]] = writers
         return {"ledgers": [writer.id for writer in writers], "seconds": seconds}
 

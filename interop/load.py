@@ -107,13 +107,15 @@ async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[st
     return report(count, clock() - began, array("d")) | {"bytes": size}
 
 
-async def create_many(store: LedgerClient, ledgers: int) -> tuple[list[LedgerWriter], float]:
-    """Open ledgers on three bookies, and the seconds in which they were created."""
+async def create_many(store: LedgerClient, ledgers: int, lac_interval: float) -> tuple[list[LedgerWriter], float]:
+    """Open ledgers on three bookies, and the seconds in which they were created. ``lac_interval``: the seconds until
+    their LAC is sent alone; 0 for never.
+    """
     room = asyncio.Semaphore(AT_ONCE)
 
     async def create() -> LedgerWriter:
         async with room:
-            return await store.create_ledger()
+            return await store.create_ledger(explicit_lac_interval=lac_interval)
 
     began = clock()
     writers = await asyncio.gather(*(create() for _ in range(ledgers)))

@@ -289,6 +289,8 @@ def main() -> int:
         for part, run in parts:
             print(f"\n{part}\n", flush=True)
             found[part] = run(given, folder / part)
+            if given.keep is None:  # the next part may need the disk
+                shutil.rmtree(folder / part, ignore_errors=True)
             if part == "compare" and found[part]["failure"]:  # what was measured until then is kept
                 print(f"bench.ledger: compare ended before all was measured: {found[part]['failure']}", file=sys.stderr)
                 status = 1

@@ -26,6 +26,9 @@ TRACED = "Fencepost, traced"
 OTHER = "Fencepost, other checkout"
 THEIRS = "Java"
 UNJOURNALED = "{}, entries not in the journal"
+LAC_ALONE = "{}, LAC also alone"
+LAC_INTERVAL = 100
+"""Milliseconds until the LAC is sent alone, where it is. Our client's default; Java's client sends none by default."""
 KINDS = {
     OURS: (FENCEPOST, FENCEPOST, FENCEPOST),
     TRACED: (FENCEPOST, FENCEPOST, FENCEPOST),
@@ -33,6 +36,8 @@ KINDS = {
     UNJOURNALED.format(OURS): (FENCEPOST, FENCEPOST, FENCEPOST),
     THEIRS: (JAVA, JAVA, ZOOKEEPER),
     UNJOURNALED.format(THEIRS): (JAVA, JAVA, ZOOKEEPER),
+    LAC_ALONE.format(OURS): (FENCEPOST, FENCEPOST, FENCEPOST),
+    LAC_ALONE.format(THEIRS): (JAVA, JAVA, ZOOKEEPER),
     "Fencepost client, Java bookies": (FENCEPOST, JAVA, ZOOKEEPER),
     "Java client, Fencepost bookies": (JAVA, FENCEPOST, FENCEPOST),
 }
@@ -76,6 +81,8 @@ class Side:
             settings, self._client_settings = {**settings, "traceDirectory": traces}, {"trace": traces}
         if name in (UNJOURNALED.format(OURS), UNJOURNALED.format(THEIRS)):
             settings = {**settings, "journalWriteData": "false"}
+        if name in (LAC_ALONE.format(OURS), LAC_ALONE.format(THEIRS)):
+            self._client_settings = {"explicitLacInterval": LAC_INTERVAL}
         self.cluster = Cluster(bookies, metadata, folder, heap, short=False, settings=settings, program=programs[1])
         self.processes: list[ClientProcess] = []
         self.clients: list[Client] = []
