@@ -20,6 +20,11 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         output.say(self.format_help().rstrip())
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            return self._get_value(action, "--")  # argparse drops it, and gives an empty list
+        return super()._get_values(action, arg_strings)
+
     def error(self, message: str) -> NoReturn:
         if message.startswith("the following arguments are required: PROTOCOL"):
             message = "give a protocol: a name that fencepost list shows, or a .py file"
@@ -69,11 +74,22 @@ def setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def place(text: str) -> Path | str:
-    """A folder, or a URL."""
+def word(text: str) -> str:
+    """A text that is not empty: an empty name would be that of the current directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
+def folder(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the name is empty: name a directory")
-    return text if "://" in text else Path(text)
+    return Path(text)
+
+
+def place(text: str) -> Path | str:
+    """A folder, or a URL."""
+    return text if "://" in text else folder(text)
 
 
 def port(text: str) -> int:

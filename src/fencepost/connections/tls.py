@@ -30,6 +30,7 @@ HANDSHAKE = 10.0
 """The timeout of a handshake in seconds."""
 
 _BACKLOG = 1_024
+_LONGEST_PASSWORD = 64 << 10
 _REST = 0.1
 """Seconds to wait after a failed accept."""
 
@@ -228,9 +229,11 @@ def _password(file: str) -> str:
     if not file:
         return ""
     try:
-        return Path(file).read_text().strip()
+        return regular.at_most(file, _LONGEST_PASSWORD).decode().strip()
     except OSError as error:
         raise OptionError(f"the password in {file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"the password in {file} is no UTF-8") from error
 
 
 def _must_be_private(key: str) -> None:

@@ -1,4 +1,4 @@
-"""Regular files only. A device never ends, and a pipe may wait forever for a writer."""
+"""Files that end. A device never does, and a pipe may wait forever for a writer."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def content(path: str | Path) -> bytes:
         return given
     with open(path, "rb", opener=_opened) as file:
         return file.read()
+
+
+def at_most(path: str | Path, most: int) -> bytes:
+    """The content of a file or a pipe, which is at most ``most`` bytes. Raises :class:`OSError`."""
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
 
 
 def require(path: str | Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from fencepost.errors import OptionError
+from fencepost.files import regular
 
 
 class Unit(str):
@@ -36,6 +37,10 @@ HttpHost = Annotated[
 HttpPort = Annotated[Port, "the port of /live, /ready and /metrics; 0: none"]
 
 
+_MOST = 1 << 20
+"""The most bytes of a file of settings."""
+
+
 class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Settings, one per field. Every field is ``Annotated``, with its description last."""
 
@@ -51,8 +56,7 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         if path is None:
             return cls.of(over or {})
         try:
-            with open(path, "rb") as file:
-                given = tomllib.load(file)
+            given = tomllib.loads(regular.at_most(path, _MOST).decode())
         except OSError as error:
             raise OptionError(f"settings {path} cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -325,6 +325,9 @@ def test_ledgers_are_listed_and_deleted(store: tuple[str, list[Process]]) -> Non
         (("show", "999999"), "there is no ledger 999999"),
         (("read", "0", "--metadata", "zk://127.0.0.1"), "does not say where the ledgers are"),
         (("list", "--metadata", "nonsense"), "is no address of a metadata service"),
+        (("read", "0", "--first=--"), "'--' is not a whole number"),
+        (("create", "--custom", "k\udcff=v"), "is no UTF-8"),
+        (("read", "0", "--password-file", "/dev/zero"), "it has more than 65,536 bytes"),
     ],
 )
 def test_mistakes_are_one_line(store: tuple[str, list[Process]], arguments: tuple[str, ...], complaint: str) -> None:
@@ -337,6 +340,15 @@ def test_mistakes_are_one_line(store: tuple[str, list[Process]], arguments: tupl
     )
     assert done.returncode in (1, 151, 153)
     assert complaint in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+
+def test_a_password_is_the_bytes_that_are_typed(store: tuple[str, list[Process]], tmp_path: Path) -> None:
+    uri, _ = store
+    typed, kept = "caf\udce9", tmp_path / "password"
+    kept.write_bytes(b"caf\xe9\n")
+    ledger = command(uri, "create", "--password", typed, "--custom", "k=\udce9").strip()
+    assert command(uri, "append", ledger, "--password-file", str(kept)).endswith("closed\n")
+    assert command(uri, "read", ledger, "--password", typed) == ""
 
 
 HELLO = """

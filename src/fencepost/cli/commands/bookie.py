@@ -73,6 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "words DIR",
         "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, safe-to-stop,"
         " rack, list) with its arguments",
+        arguments.word,
         nargs="+",
     )
     running = parser.add_argument_group("running a bookie")

@@ -17,7 +17,11 @@ from fencepost.api.client import Client
 from fencepost.cli import arguments, output
 from fencepost.cli.arguments import option
 from fencepost.errors import OptionError
+from fencepost.files import regular
 from fencepost.ledger.errors import Refusal
+
+_LONGEST_PASSWORD = 64 << 10
+"""The most bytes of a file with a password."""
 
 METADATA = "--metadata zk://HOST:PORT/ledgers, or set the environment variable FENCEPOST_METADATA"
 
@@ -122,11 +126,11 @@ def password(args: argparse.Namespace) -> bytes:
     if args.password_file is None:
         if args.password:
             output.complain("everybody on this machine can see --password: use --password-file", None, False)
-        return (args.password or "").encode()
+        return os.fsencode(args.password or "")
     if args.password is not None:
         raise OptionError("give --password or --password-file, not both")
     try:
-        data: bytes = args.password_file.read_bytes()
+        data = regular.at_most(args.password_file, _LONGEST_PASSWORD)
     except OSError as error:
         raise OptionError(f"--password-file {args.password_file}: {error.strerror}") from error
     return data.removesuffix(b"\n").removesuffix(b"\r")

@@ -93,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _directory(parser: argparse.ArgumentParser, purpose: str) -> None:
-    option(parser, "directory DIR", purpose, Path)
+    option(parser, "directory DIR", purpose, arguments.folder)
 
 
 def _json(parser: argparse.ArgumentParser, purpose: str = "print the resulting state as JSON") -> None:

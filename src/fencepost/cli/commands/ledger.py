@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -127,7 +128,11 @@ def _custom(text: str) -> tuple[str, bytes]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value.encode()
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"the key {key!r} is no UTF-8") from None
+    return key, os.fsencode(value)
 
 
 def run(args: argparse.Namespace) -> int:

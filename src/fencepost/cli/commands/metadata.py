@@ -50,6 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "words DIR",
         "the directory for its log and snapshots, created if it is missing; or a verb (backup, verify, restore) with"
         " its arguments",
+        arguments.word,
         nargs="+",
     )
     option(parser, "--port N", "the port, instead of the setting clientPort; 0: any free one", serving.port_or_any)
@@ -67,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         "--id ID",
         "the id of this member; not needed with a single controller, or for a folder that has an id",
-        int,
+        arguments.number,
     )
     option(
         parser,
