@@ -256,8 +256,10 @@ def make_folder(path: str | Path) -> None:
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for :func:`open`: a new file is writable for its owner, and readable for the group."""
-    return os.open(path, flags, 0o640)
+    """An opener for :func:`open`: a new file is writable for its owner, and readable for the group. Opening a pipe
+    raises ``OSError`` instead of waiting for its reader.
+    """
+    return os.open(path, flags | os.O_NONBLOCK, 0o640)
 
 
 class OsFiles:

@@ -453,6 +453,16 @@ def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
             151,
             "none.toml cannot be read",
         ),
+        (
+            ("DIR", "--settings", "/dev/zero"),
+            151,
+            "settings /dev/zero cannot be read: it has more than 1,048,576 bytes",
+        ),
+        (("",), 151, "the name is empty"),
+        (("a,b", "--metadata", "zk://127.0.0.1:1/ledgers"), 151, "names in UTF-8, and no commas or tabs"),
+        (("a\tb", "--metadata", "zk://127.0.0.1:1/ledgers"), 151, "names in UTF-8, and no commas or tabs"),
+        (("a\udcff", "--metadata", "zk://127.0.0.1:1/ledgers"), 151, "names in UTF-8, and no commas or tabs"),
+        (("DIR", "--set=--"), 151, "--"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import SystemFailure
+from fencepost.files.folders import Lock
 from fencepost.ledger.bookie import cookies
 from fencepost.ledger.rules.cookies import Boot, Cookie, Stamped, may_boot
 
@@ -103,6 +105,24 @@ def test_a_stamped_directory_has_its_cookie(tmp_path: Path) -> None:
     assert cookies.read(directory) == Stamped(path=directory, cookie=OWN, is_empty=True)
     (tmp_path / "ledgers" / "current" / "something").write_bytes(b"x")
     assert not cookies.read(directory).is_empty
+
+
+@pytest.mark.parametrize("file", ["VERSION", "RUNNING", "LOCK"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, file: str) -> None:
+    cookies.stamp(str(tmp_path), OWN)
+    current = tmp_path / "current"
+    (current / file).unlink(missing_ok=True)
+    os.mkfifo(current / file)
+    if file == "RUNNING":
+        assert cookies.run_of(str(tmp_path), 1) is None
+    elif file == "VERSION":
+        with pytest.raises(
+            SystemFailure, match="current/VERSION of the bookie cannot be read: it is a device or a pipe"
+        ):
+            cookies.read(str(tmp_path))
+    else:
+        with pytest.raises(OSError, match="LOCK"):
+            Lock(str(current))
 
 
 def test_a_damaged_cookie_and_files_of_a_java_bookie_are_said_in_one_line(tmp_path: Path) -> None:

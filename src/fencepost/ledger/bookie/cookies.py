@@ -15,6 +15,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from fencepost.errors import SystemFailure
+from fencepost.files import regular
 from fencepost.files.folders import make_folder, private
 from fencepost.files.storage import sync_folder
 from fencepost.ledger.errors import NoSuchCookieError
@@ -111,6 +112,14 @@ def from_bytes(data: bytes) -> Cookie:
     )
 
 
+def is_kept(cookie: Cookie) -> bool:
+    """Whether the bytes of a cookie give it again. The format separates directories by commas and tabs."""
+    try:
+        return from_bytes(to_bytes(cookie)) == cookie
+    except ValueError:  # also for names that are no UTF-8
+        return False
+
+
 def draw_token() -> str:
     """A token that no other cookie has."""
     return secrets.token_hex(16)
@@ -159,12 +168,12 @@ def read(directory: str) -> Stamped:
         names = sorted(os.listdir(current)) if current.exists() else []
         for name in names:
             if name == VERSION:
-                cookie = from_bytes((current / name).read_bytes())
+                cookie = from_bytes(regular.content(current / name))
                 continue
             others = others or name not in (LOCK, FIRST_START, RUNNING, REPAIR, f"{VERSION}.new")
             _refuse_java(current / name)
     except OSError as error:
-        raise SystemFailure(f"the bookie's directory {directory} cannot be read: {error.strerror}") from error
+        raise SystemFailure(f"{error.filename or current} of the bookie cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise SystemFailure(
             f"the cookie {current / VERSION} is damaged: {error}; write back the one in the metadata"
@@ -227,7 +236,7 @@ def record_run(directory: str, run: Run, last_journal: int, may_lack: bool = Fal
 
 def _run_record(directory: str) -> bytes:
     try:
-        return Path(directory, CURRENT, RUNNING).read_bytes()
+        return regular.content(Path(directory, CURRENT, RUNNING))
     except OSError:
         return b""
 

@@ -31,7 +31,13 @@ class Directories(NamedTuple):
         own = Path(directory).absolute()
         journal = Path(*settings.journal_directories) if settings.journal_directories else own / "journal"
         ledgers = Path(*settings.ledger_directories) if settings.ledger_directories else own / "ledgers"
-        return cls(str(journal.absolute()), str(ledgers.absolute()))
+        found = cls(str(journal.absolute()), str(ledgers.absolute()))
+        if not cookies.is_kept(found.cookie("", "", "")):
+            raise OptionError(
+                f"a bookie's directories cannot be {found.journal!a} and {found.ledgers!a}: cookies have names"
+                " in UTF-8, and no commas or tabs"
+            )
+        return found
 
     def stamped(self) -> list[Stamped]:
         """The directories with their cookies."""

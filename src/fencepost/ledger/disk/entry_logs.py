@@ -535,7 +535,8 @@ class EntryLogs:
             last = sections.pop()
         elif start not in journals:
             raise Damage(
-                f"journal file {start} is missing, or a later section of entry log {name_of(max(logs))} cannot be read"
+                f"journal file {start} is missing from the journal's directory, or a later section of entry log"
+                f" {name_of(max(logs))} cannot be read"
             )
         elif last.end > newest[last.log].length and self.has_lost_files:
             if not sections:

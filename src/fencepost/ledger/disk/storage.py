@@ -801,4 +801,5 @@ def _system_failure(path: str) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+    reason = error.strerror or str(error)
+    return reason if error.filename is None else f"{error.filename}: {reason}"
