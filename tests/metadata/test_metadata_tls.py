@@ -16,6 +16,7 @@ import pytest
 import uvloop
 from metadata import zkclient as zk
 
+from fencepost.connections import tls
 from fencepost.connections.tls import Listener
 from fencepost.errors import OptionError
 from fencepost.ledger.client_configuration import ENVIRONMENT, ClientConfiguration
@@ -57,6 +58,24 @@ def test_where_certificates_are_asked_for_there_is_nothing_but_tls(serve: Any, c
     with under_tls(server, "client") as known:
         known.sendall(b"ruok")
         assert known.recv(16) == b"imok"
+
+
+def test_handshakes_that_do_not_end_are_few_and_the_oldest_gives_way(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "MOST_HANDSHAKES", 4)
+    server = serve(**secure())
+    silent = [socket.create_connection(server.service.secure_address, patience.PATIENCE) for _ in range(6)]
+    assert is_closed(silent[0]) and is_closed(silent[1])
+    with under_tls(server, "client") as known:
+        known.sendall(b"ruok")
+        assert known.recv(16) == b"imok"
+    assert is_closed(silent[2])
+    silent[5].settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        silent[5].recv(1)
+    for each in silent:
+        each.close()
 
 
 def test_both_ports_are_there_where_none_are_asked_for(serve: Any, connect: Any) -> None:

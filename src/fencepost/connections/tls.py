@@ -11,13 +11,13 @@ On a bookie's port a connection begins in plain text, and changes to TLS after S
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,6 +28,9 @@ from fencepost.files import regular
 
 HANDSHAKE = 10.0
 """The timeout of a handshake in seconds."""
+
+MOST_HANDSHAKES = 64
+"""Handshakes at a time at a port on which TLS comes first. A further one ends the oldest."""
 
 _BACKLOG = 1_024
 _LONGEST_PASSWORD = 64 << 10
@@ -114,6 +117,8 @@ class Listener:
         self.sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._agreeing: dict[socket.socket, None] = {}
+        """Connections whose handshake has not ended, the oldest first."""
 
     async def listen(self, host: str, port: int) -> Listener:
         """Start to accept connections. Raises ``OSError`` if the port cannot be bound."""
@@ -140,6 +145,12 @@ class Listener:
                 _log.warning("a connection cannot be taken: %s", error.strerror or error)
                 await asyncio.sleep(_REST)
             else:
+                if len(self._agreeing) >= MOST_HANDSHAKES:
+                    oldest = next(iter(self._agreeing))
+                    del self._agreeing[oldest]
+                    with contextlib.suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)
+                self._agreeing[came] = None
                 tasks.start(self._agree(came, ":".join(map(str, address[:2]))), self._tasks)
 
     async def _agree(self, came: socket.socket, peer: str) -> None:
@@ -149,6 +160,8 @@ class Listener:
         except (OSError, EOFError) as error:
             _log.info("a connection from %s is closed: TLS is not agreed on: %s", peer, error or type(error).__name__)
             came.close()
+        finally:
+            self._agreeing.pop(came, None)
 
 
 class _Arriving(asyncio.Protocol):
