@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,11 @@ def connect() -> Iterator[Connect]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
-    """Starts the command and waits until it serves. Gives the process and its port."""
+    """Starts the command, ``by`` another one, and waits until it serves. Gives the process and its port."""
     processes: list[subprocess.Popen[str]] = []
 
-    def started(*arguments: str) -> tuple[subprocess.Popen[str], int]:
-        command = [sys.executable, "-m", "fencepost", "metadata", *arguments]
+    def started(*arguments: str, by: Sequence[str] = ()) -> tuple[subprocess.Popen[str], int]:
+        command = [*by, sys.executable, "-m", "fencepost", "metadata", *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         processes.append(process)
         assert process.stdout is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,6 +41,24 @@ def test_it_serves_until_a_signal_and_has_everything_after_kill_9(start: Start, 
     client.connect(30_000)
     assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["SIGINT", "SIGKILL", "SIGTERM", "zookeeper"]
     client.drop()
+
+
+def test_silent_connections_take_no_files_that_the_log_needs(start: Start, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("snapCount = 10\n")
+    few = ("sh", "-c", 'ulimit -n 800 && exec "$@" 2>/dev/null', "sh")
+    process, port = start(str(tmp_path / "data"), "--port", "0", "--settings", str(settings), by=few)
+    client = Client(port)
+    client.connect(30_000)
+    silent = [socket.create_connection(("127.0.0.1", port), patience.PATIENCE) for _ in range(850)]
+    for number in range(60):
+        assert client.call([zk.CREATE, [f"/{number}", b"", zk.OPEN, 0]])[3] == 0
+    assert process.poll() is None
+    for each in silent:
+        each.close()
+    client.drop()
+    process.terminate()
+    assert process.wait(patience.PATIENCE) == 0
 
 
 def test_nothing_acknowledged_is_lost_when_it_is_killed_under_load(start: Start, tmp_path: Path) -> None:

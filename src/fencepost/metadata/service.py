@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
+import logging
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from fencepost.connections.loop import loop_factory
+from fencepost.connections.open_files import connections_within
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import Lock, OsFiles
 from fencepost.metadata.member import Member
@@ -23,6 +23,13 @@ from fencepost.quorum.driver.host import TIMES, QuorumHost
 from fencepost.quorum.driver.node import Limits
 from fencepost.quorum.kafka.listener import KafkaListener
 from fencepost.traces import TraceWriter
+
+SPARE_FILES = 700
+"""Open files that a metadata service needs besides its clients' connections: for those of the quorum, of Kafka's tools
+and of HTTP, for handshakes of TLS, and for its log.
+"""
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,8 @@ def run(
         raise SystemFailure(f"{directory} is in use by another metadata service") from error
     except OSError as error:
         raise SystemFailure(f"{directory} cannot be used: {error.strerror}") from error
-    _allow_many_connections()
+    most = connections_within(settings.max_cnxns, SPARE_FILES, "a metadata service", "maxCnxns", _logger)
+    settings = msgspec.structs.replace(settings, max_cnxns=most)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(files, settings, serving, trace, quorum))
@@ -167,10 +175,3 @@ async def _take_part(
 async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None = None) -> None:
     if tracing is not None:
         await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
-
-
-def _allow_many_connections() -> None:
-    """Raise the limit of open files as far as the user may, since every connection takes one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

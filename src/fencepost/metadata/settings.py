@@ -101,7 +101,8 @@ class MetadataSettings(FileOfSettings, frozen=True, kw_only=True, rename=_name, 
     max_cnxns: Annotated[
         Number,
         Unit("connections"),
-        "the most connections; above it, one that has sent nothing is closed, or else the new one; 0: no limit",
+        "the most connections, which ulimit -n limits too; above it, one that has sent nothing is closed, or else the"
+        " new one; 0: no other limit",
     ] = 10_000
     max_client_cnxns: Annotated[
         Number, Unit("connections"), "the most connections from one address; one more is closed at once; 0: no limit"

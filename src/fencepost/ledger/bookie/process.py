@@ -8,7 +8,6 @@ import ctypes
 import functools
 import gc
 import logging
-import resource
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from types import ModuleType
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fencepost.connections.open_files import connections_within
 from fencepost.connections.tls import Tls
 from fencepost.connections.users import CREDENTIALS, Credentials, Users
 from fencepost.errors import OptionError, SystemFailure
@@ -68,7 +68,8 @@ async def serve(
         raise OptionError(
             "a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
         )
-    settings = _within_open_files(settings)
+    most = connections_within(settings.max_connections, SPARE_FILES, "a bookie", "maxConnections", _log)
+    settings = msgspec.structs.replace(settings, max_connections=most)
     tls, users = settings.tls(), settings.users()
     if settings.requires_tls and ClientConfiguration.of_environment().tls() is None:
         _log.warning(
@@ -424,25 +425,3 @@ async def _patiently(work: Callable[[], Awaitable[T]], ended: _Shutdown, waits: 
                 _log.warning("%s: the bookie waits for it", error)
     finally:
         over.cancel()
-
-
-def _within_open_files(settings: BookieSettings) -> BookieSettings:
-    """The settings, with no more connections than this process may have open files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.max_connections + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return settings
-    if soft <= SPARE_FILES:
-        raise SystemFailure(
-            f"a bookie needs more than {SPARE_FILES} open files, and this process may have {soft}: raise ulimit -n"
-        )
-    _log.warning(
-        "maxConnections is %d, and not %d: this process may have %d files open (ulimit -n)",
-        soft - SPARE_FILES,
-        settings.max_connections,
-        soft,
-    )
-    return msgspec.structs.replace(settings, max_connections=soft - SPARE_FILES)
