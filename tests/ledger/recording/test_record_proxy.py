@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ledger.bookie.serving import KEY, add, entry, run, serving, until
 from ledger.recording.recording import Listed, peer, proxying
+from patience import PATIENCE
 
 from fencepost.errors import SystemFailure
 from fencepost.ledger import messages as m
@@ -136,7 +138,11 @@ def test_messages_pass_and_are_told_in_version_2(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_connection_is_told_with_both_its_labels_and_its_process(tmp_path: Path) -> None:
+def test_a_connection_is_told_with_both_its_labels_and_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_proxy, "LOOKING", PATIENCE)
+
     async def main() -> None:
         async with peer() as server, proxying(server.port) as stand:
             _, writer = await stand.connection()
@@ -148,6 +154,34 @@ def test_a_connection_is_told_with_both_its_labels_and_its_process(tmp_path: Pat
                 connected["process"] or not os.path.exists("/proc/net/tcp")
             )
             writer.close()
+
+    run(main())
+
+
+def test_no_connection_waits_for_who_its_client_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[Any] = []
+    found = threading.Event()
+
+    def search(client: Any, own: Any) -> int:
+        searched.append(client)
+        found.wait(PATIENCE)
+        return 1
+
+    monkeypatch.setattr(of_proxy, "process_of", search)
+    monkeypatch.setattr(of_proxy, "LOOKING", 0.01)
+    monkeypatch.setattr(of_proxy, "LOOKS", 2)
+
+    async def main() -> None:
+        try:
+            async with serving(tmp_path) as bookie, proxying(bookie.port) as stand:
+                for number in range(5):
+                    client = await stand.client()
+                    assert (await client.ask(add(7, number))).code is Code.OK
+                    await client.close()
+                assert len(searched) == 2
+                assert recorded(stand.trace, "connected", "process") == [(None,)] * 5
+        finally:
+            found.set()
 
     run(main())
 

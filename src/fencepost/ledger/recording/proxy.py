@@ -82,6 +82,12 @@ CONNECTIONS = 10_000
 UNANSWERED = 20_000
 """The most unanswered requests per connection. Beyond that, the oldest is forgotten."""
 
+LOOKS = 16
+"""The most concurrent searches for the process of a client. Connections beyond are recorded without it."""
+
+LOOKING = 1.0
+"""Seconds in which such a search must end. A connection does not wait longer for it."""
+
 CONNECTING = 10.0
 """Seconds in which a bookie must accept a connection."""
 
@@ -139,6 +145,7 @@ class Proxy:
         self.tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self._servers: list[asyncio.Server] = []
+        self._looks = 0
         self._has_logged_tls = False
 
     async def listen(self, bookie: Bookie, bound: socket.socket) -> None:
@@ -155,6 +162,22 @@ class Proxy:
         for link in [*self.links]:
             link.end("proxy", abort=True)
         await tasks.cancel(self.tasks)
+
+    async def process_of(self, transport: asyncio.Transport) -> int | None:
+        """The process of a client; None if it is not on this machine, or is not found soon."""
+        if self._looks >= LOOKS:
+            return None
+        self._looks += 1
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        looking = self.loop.run_in_executor(None, process_of, peer, own)
+        looking.add_done_callback(self._looked)
+        try:
+            return await asyncio.wait_for(asyncio.shield(looking), LOOKING)
+        except TimeoutError:
+            return None
+
+    def _looked(self, looking: asyncio.Future[int | None]) -> None:
+        self._looks -= 1
 
     def refused_tls(self, link: Link) -> None:
         """Log, once, that a client asks for TLS."""
@@ -217,13 +240,12 @@ class Link:
     async def _connect(self) -> None:
         """Connect to the bookie."""
         loop, transport = self.proxy.loop, self.client.transport
-        looking = loop.run_in_executor(
-            None, process_of, transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        )
+        looking = loop.create_task(self.proxy.process_of(transport))
         try:
             async with asyncio.timeout(CONNECTING):
                 await loop.create_connection(lambda: self.server, self.bookie.host, self.bookie.port)
         except (OSError, TimeoutError) as error:
+            looking.cancel()
             if not self.is_over:
                 reason = f"no answer within {CONNECTING:.0f} s" if isinstance(error, TimeoutError) else _reason(error)
                 self._emit("connection_refused", {"error": reason})
