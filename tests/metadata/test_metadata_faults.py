@@ -11,6 +11,9 @@ import pytest
 from ledger.processes import SOURCE
 from patience import PATIENCE
 
+from fencepost.files.folders import NoRoom
+from fencepost.metadata.service import said
+
 PROGRAM = """
 import sys
 from fencepost.cli import main as cli
@@ -35,3 +38,9 @@ def test_a_fault_in_the_service_ends_its_process(tmp_path: Path, name: str) -> N
     )
     assert done.returncode == 153
     assert done.stderr.decode().splitlines()[-1] == "fencepost: the metadata service ended: planted"
+
+
+def test_what_ended_it_is_said_with_the_file_or_the_directory_and_what_to_do() -> None:
+    assert said(OSError(24, "Too many open files", "m/1.journal"), "m") == "m/1.journal: Too many open files"
+    assert said(NoRoom("1.journal"), "m") == "m: there is no room for 1.journal: make room, and start it again"
+    assert said(ZeroDivisionError("planted"), "m") == "planted"

@@ -15,7 +15,7 @@ import msgspec
 from fencepost.connections.loop import loop_factory
 from fencepost.connections.open_files import connections_within
 from fencepost.errors import SystemFailure
-from fencepost.files.folders import Lock, OsFiles
+from fencepost.files.folders import Lock, NoRoom, OsFiles
 from fencepost.metadata.member import Member
 from fencepost.metadata.settings import MetadataSettings
 from fencepost.monitoring import http
@@ -71,7 +71,7 @@ def run(
     except BlockingIOError as error:
         raise SystemFailure(f"{directory} is in use by another metadata service") from error
     except OSError as error:
-        raise SystemFailure(f"{directory} cannot be used: {error.strerror}") from error
+        raise SystemFailure(f"{error.filename or directory} cannot be used: {error.strerror}") from error
     most = connections_within(settings.max_cnxns, SPARE_FILES, "a metadata service", "maxCnxns", _logger)
     settings = msgspec.structs.replace(settings, max_cnxns=most)
     try:
@@ -131,7 +131,7 @@ async def _serve(
     with http.serve(
         member.metrics, member.why_not_ready, settings.metrics_provider_http_host, settings.metrics_provider_http_port
     ):
-        await _take_part(member, host, quorum, serving, tracing, ended)
+        await _take_part(member, host, quorum, serving, tracing, ended, files.path)
 
 
 async def _take_part(
@@ -141,6 +141,7 @@ async def _take_part(
     serving: Callable[[Member], None],
     tracing: TraceWriter | None,
     ended: asyncio.Future[BaseException | None],
+    directory: str,
 ) -> None:
     """Join the quorum, and serve until the end."""
     taking_part = asyncio.ensure_future(member.take_part())
@@ -169,7 +170,15 @@ async def _take_part(
         reason = reason or error
     await _end_trace(tracing, reason)
     if reason is not None:
-        raise SystemFailure(f"the metadata service ended: {reason}") from reason
+        raise SystemFailure(f"the metadata service ended: {said(reason, directory)}") from reason
+
+
+def said(reason: BaseException, directory: str) -> str:
+    """Why a service ended, in a line. ``directory``: its files' folder, for errors that name none."""
+    if not isinstance(reason, OSError):
+        return str(reason)
+    then = ": make room, and start it again" if isinstance(reason, NoRoom) else ""
+    return f"{reason.filename or directory}: {reason.strerror}{then}"
 
 
 async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None = None) -> None:

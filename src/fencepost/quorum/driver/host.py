@@ -114,6 +114,8 @@ class QuorumHost:
 
     def _unusable(self, error: Exception) -> SystemFailure:
         where = getattr(self.files, "path", "the folder of the quorum")
+        if isinstance(error, OSError) and error.strerror:
+            return SystemFailure(f"{error.filename or where} cannot be used: {error.strerror}")
         return SystemFailure(f"{where} {'is damaged' if isinstance(error, Damage) else 'cannot be used'}: {error}")
 
     async def _open_port(self, contents: Contents | None) -> None:
