@@ -531,8 +531,9 @@ def child_key(c, old, w, labels, position, outcome, wide):
 def move_images(new, position, old, parent, deltas, outcome):
     """Compute the fingerprints of the images of a state from those of its parent."""
     n = new.shape[1]
+    mine, theirs, delta = new.reshape(-1), old.reshape(-1), deltas.reshape(-1)
     for g in range(n):
-        new[position, g] = old[parent, g] ^ deltas[outcome, g]
+        store(mine, position * n + g, load(theirs, parent * n + g) ^ load(delta, outcome * n + g))
 
 
 @inner
@@ -577,6 +578,8 @@ def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
             ahead = load(order, k + AHEAD)
             prefetch(old.leaves, meta_first(load(old.meta, ahead)))
             prefetch(old.cells, ahead * width)
+            if symmetric:
+                prefetch(old.image, ahead * old.image.shape[1])
         position = load(order, k)
         fp = load(levels.order_fp, k)
         high = load(old.fp_high, position) if wide else np.uint64(0)
@@ -705,6 +708,8 @@ def build(c, levels, w, steps, found):
             ahead = reference_parent(load(new.ref, position + AHEAD))
             prefetch(old_flat, ahead * width)
             prefetch(old.leaves, meta_first(load(old.meta, ahead)))
+            if symmetric:
+                prefetch(old.image, ahead * old.image.shape[1])
         ref = load(new.ref, position)
         outcome, parent = reference_outcome(ref), reference_parent(ref)
         row = position * width
