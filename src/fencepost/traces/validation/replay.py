@@ -221,11 +221,13 @@ class Evaluation:
                 self.chosen.append(wanted)
                 return wanted
         else:
-            for option in options:
-                if wanted.matches(option):
-                    self.labels.append(option)
-                    self.chosen.append(option)
-                    return option
+            matching = [option for option in options if wanted.matches(option)]
+            if len(matching) > 1:
+                raise self._left_open(matching, place + 1)
+            for option in matching:
+                self.labels.append(option)
+                self.chosen.append(option)
+                return option
         raise _Unpicked(f"there is no {_shown(wanted)} among {_some(options)}")
 
     def _left_open(self, options: Sequence[Value], rest: int) -> _LeftOpen:
