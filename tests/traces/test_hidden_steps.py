@@ -21,6 +21,7 @@ from fencepost import (
     PerKey,
     Protocol,
     action,
+    constant,
     initial,
     model_values,
     network,
@@ -32,7 +33,7 @@ from fencepost import (
 from fencepost.errors import ProtocolRaised
 from fencepost.semantics import State, Stepper
 from fencepost.semantics.state import ValueTable
-from fencepost.traces.validation import ANY, Conformance, Event, Step
+from fencepost.traces.validation import ANY, Conformance, Event, Step, like
 from fencepost.traces.validation.conformance import _is_unseen
 from fencepost.traces.validation.search import FOR_EACH
 from fencepost.traces.validation.validate import Validator
@@ -285,6 +286,101 @@ def test_whether_a_message_is_lost_need_not_be_said(last: str) -> None:
             Event("n2", 1, 2, "hears", "it", {"to": "n1"}),
         ]
         assert not Validator(PingsConformance).validate("it", both).accepted
+
+
+class Rung(Message):
+    """A ring of a bell."""
+
+    number: int
+    loud: bool
+
+
+class Bells(Protocol):
+    """A node rings at others, over a network that loses messages. ``looks``: one may be told what is in flight."""
+
+    name = "bells"
+    nodes: tuple[ModelValue, ...] = model_values("n", 2)
+    numbers: range = range(30)
+    lossy: bool = constant(True)
+    heard: PerKey[ModelValue, int] = per_key(nodes, 0)
+    network: Network = network({Rung: (nodes, nodes)}, lossy=lossy)
+
+    @action(n=nodes, m=nodes, number=numbers)
+    def rings(self, n: ModelValue, m: ModelValue, number: int) -> None:
+        self.network.send(Rung(number, one_of((False, True))), n, m)
+
+    @action(n=nodes)
+    def hears(self, n: ModelValue) -> None:
+        rung = self.network.receive(Rung, to=n).message
+        self.heard[n] += 2 if rung.loud else 1
+
+    @action(n=nodes, m=nodes)
+    def finds_nothing(self, n: ModelValue, m: ModelValue) -> None:
+        require(not self.network.in_flight(Rung, m, n))
+
+
+class BellsConformance(PingsConformance):
+    """What is heard is said by its number alone."""
+
+    name = "bells"
+    protocol = Bells
+
+    def bind(self, protocol: Protocol) -> None:
+        assert isinstance(protocol, Bells)
+        self.n = {str(node): node for node in protocol.nodes}
+
+    def steps(self, event: Event) -> Iterable[Step]:
+        n, said = self.n[event.node], event.parameters
+        if event.action == "rings":
+            to = self.n["n1" if event.node == "n2" else "n2"]
+            yield Step("rings", (("n", n), ("m", to), ("number", said["number"])), picks=(said["loud"],), sends=("it",))
+        elif event.action == "hears":
+            picks = (self.n["n1"], *([like(number=said["number"])] if "number" in said else []))
+            yield Step("hears", (("n", n),), picks, receives="it", after=((("heard", n), said["heard"]),))
+        else:
+            yield Step("finds_nothing", (("n", n), ("m", self.n["n1"])))
+
+
+def rung(*told: tuple[bool, int]) -> list[Event]:
+    """Rings of ``n1``: each whether it is loud, and its number."""
+    return [
+        Event("n1", 1, seq, "rings", "it", {"loud": loud, "number": number})
+        for seq, (loud, number) in enumerate(told, 1)
+    ]
+
+
+class LosslessConformance(BellsConformance):
+    """Nothing is lost."""
+
+    def constants(self) -> dict[str, Any]:
+        return {"lossy": False}
+
+
+def bells(events: list[Event], of: type[Conformance] = BellsConformance, **parameters: Any) -> Verdict:
+    found = Event("n2", 1, 1, "hears", "it", parameters) if parameters else Event("n2", 1, 1, "finds", "it", {})
+    return Validator(of).validate("it", [*events, found])
+
+
+@pytest.mark.parametrize("heard", [1, 2])
+def test_where_several_options_match_a_pick_each_is_tried(heard: int) -> None:
+    both = rung((False, 7), (True, 7))
+    assert bells(both, LosslessConformance, number=7, heard=heard).accepted
+    assert not bells(both, LosslessConformance, number=7, heard=3).accepted
+
+
+def test_losses_that_cannot_help_are_not_tried() -> None:
+    found = bells(rung(*[(False, number) for number in range(30)]), number=7, heard=2)
+    assert (found.accepted, found.undecided) == (False, False)
+    assert found.problem == ""
+
+
+def test_losses_are_tried_where_a_step_looks_at_what_is_in_flight() -> None:
+    assert bells(rung((False, 7), (True, 8))).accepted
+
+
+def test_losses_are_tried_where_they_leave_one_option() -> None:
+    assert bells(rung((False, 7), (True, 8)), heard=1).accepted
+    assert bells(rung((False, 7), (True, 8)), heard=2).accepted
 
 
 # -- against a plain twin ---------------------------------------------------------------------------------------------

@@ -152,6 +152,8 @@ class NetworkShape(Shape):
         self.loses = self.lossy and self.timeouts
         self.empty: Any = () if self.ordered else Map()
         self.names = short_names(self.routes)
+        self.looked_into = self.ordered
+        """Whether more in flight may do less: a message waits behind it, or Python has looked at what is there."""
         self._slots: dict[tuple[Any, ...], Slot] = {}
 
     def forget(self, held: Collection[tuple[Any, ...]]) -> None:
@@ -377,11 +379,13 @@ class Network(View):
         self, kind: type[M], source: ModelValue, dest: ModelValue, *, topic: Value = _NO_TOPIC
     ) -> tuple[M, ...]:
         """The messages that can still be received from this channel, in canonical order (oldest first if ordered)."""
+        self._shape.looked_into = True
         return tuple(cast(Any, self._cursor.read(self._shape.in_flight(self._path, kind, source, dest, topic))))
 
     def lost(self, kind: type[M], source: ModelValue, dest: ModelValue) -> frozenset[M]:
         """The lost messages of this channel that are not forgotten. Their sender sees them as a timeout."""
         self._shape.ends(self._path, kind, source, dest)
+        self._shape.looked_into = True
         if not self._shape.loses:
             return Set()
         return cast("frozenset[M]", self._cursor.read(self._shape.lost(self._path, kind, source, dest)))
@@ -389,6 +393,7 @@ class Network(View):
     def is_known(self, message: Message, source: ModelValue, dest: ModelValue) -> bool:
         """Whether the channel knows this message: it is in flight, lost, or processed and remembered."""
         message = freeze(message)
+        self._shape.looked_into = True
         return self._knows(self._cursor.read(self._slot_for(message, source, dest)), message, source, dest)
 
     def lose(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> None:
@@ -411,6 +416,10 @@ class Network(View):
             self._cursor.write(self._shape.lost(self._path, kind, source, dest), Set())
             for message in lost:
                 self._remember(message, source, dest)
+
+    def __value__(self) -> Value:
+        self._shape.looked_into = True
+        return super().__value__()
 
     def _knows(self, in_flight: Any, message: Message, source: ModelValue, dest: ModelValue) -> bool:
         if message in in_flight:

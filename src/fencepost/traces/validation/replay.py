@@ -26,7 +26,7 @@ from fencepost.errors import ProtocolRaised, naming_extra
 from fencepost.language.context import Disabled, Event, InOrder, Slot, current
 from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
-from fencepost.language.network import FATES
+from fencepost.language.network import FATES, NetworkShape
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import ModelValue, NotAValue, Value, encode, freeze, kind_of, same, show, show_call
 from fencepost.semantics.authors import failure_text
@@ -83,9 +83,12 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """What a step may be where the trace leaves a part of it open: the action, parameters and picks of each."""
+    """What a step may be where the trace leaves a part of it open: the action, parameters and picks of each.
+    ``is_fate``: what is open is whether a message is lost; the first way delivers it.
+    """
 
     ways: tuple[Way, ...]
+    is_fate: bool = False
 
 
 class _LazySlots(ValueTable):
@@ -147,8 +150,10 @@ class _LazySlots(ValueTable):
 class _Unpicked(BaseException):
     """A choice does not offer the option to pick, or the conformance does not name one."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, wants_less: bool = False) -> None:
         self.reason = reason
+        self.wants_less = wants_less
+        """Whether fewer options may do."""
 
 
 class _LeftOpen(BaseException):
@@ -156,8 +161,12 @@ class _LeftOpen(BaseException):
 
     def __init__(self, options: Sequence[Value], before: tuple[Pick, ...], rest: tuple[Pick, ...]) -> None:
         if len(options) > MOST_OPEN:
-            raise _Unpicked(f"a choice of {len(options):,} options is left open, and at most {MOST_OPEN:,} are tried")
+            raise _Unpicked(
+                f"a choice of {len(options):,} options is left open, and at most {MOST_OPEN:,} are tried",
+                wants_less=True,
+            )
         self.picks = [(*before, option, *rest) for option in options]
+        self.is_fate = options is FATES
 
 
 class Evaluation:
@@ -210,7 +219,10 @@ class Evaluation:
                 return options[0]
             if place < len(self.picks) or options is FATES:
                 raise self._left_open(options, place)
-            raise _Unpicked(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
+            raise _Unpicked(
+                f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}",
+                wants_less=True,
+            )
         if wanted is ANY:
             raise self._left_open(options, place + 1)
         if options is FATES and wanted not in FATES:
@@ -285,6 +297,10 @@ class Replayer:
         self.store: ValueTable = ValueTable(protocol) if fingerprints else _LazySlots(protocol)
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
         self._setups = protocol.declared("initial")
+        self._networks = [shape for shape in protocol.shapes.values() if isinstance(shape, NetworkShape)]
+        self._wants_less = False
+        self.is_thorough = self.has_passed_over = False
+        """Whether no way is passed over; whether one that loses a message has been."""
         self.evaluations = self.cache_hits = 0
         self.cache_limit = cache_limit
         self._remembered = self._hits_before = 0
@@ -362,7 +378,7 @@ class Replayer:
             return opened
         found = self.evaluate(declared, row, dict(parameters), picks)
         if isinstance(found, _LeftOpen):
-            opened = Open(tuple((action, parameters, each) for each in found.picks))
+            opened = Open(tuple((action, parameters, each) for each in found.picks), found.is_fate)
             self._remember(key, opened, self._trail)
             return opened
         if isinstance(found, Refused):
@@ -374,13 +390,25 @@ class Replayer:
     def ways(
         self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]
     ) -> Iterator[tuple[Way, Taken | Refused]]:
-        """Every way to take an action in a state, with nothing left open. Raises as :meth:`step`."""
+        """Every way to take an action in a state, with nothing left open; but none that loses a message as long as
+        that cannot help. Raises as :meth:`step`.
+        """
         found = self.step(row, action, parameters, picks)
         if isinstance(found, Open):
             for way in found.ways:
                 yield from self.ways(row, *way)
+                if found.is_fate and not self.losses_matter:
+                    self.has_passed_over = True
+                    break
         else:
             yield (action, parameters, picks), found
+
+    @property
+    def losses_matter(self) -> bool:
+        """Whether a step has been evaluated that may need a message to be lost. Others can do all the more, the more
+        is in flight.
+        """
+        return self.is_thorough or self._wants_less or any(network.looked_into for network in self._networks)
 
     def reads(self, row: list[int], action: str, parameters: Parameters, picks: tuple[Pick, ...]) -> set[int]:
         """The slots that a step reads or writes in a state. Raises as :meth:`step`."""
@@ -476,6 +504,9 @@ class Replayer:
         """The slot of a part of a state. Raises as :meth:`value`."""
         index = self._places.get(path)
         if index is None:
+            network = self.protocol.shapes.get(path[0]) if path else None
+            if isinstance(network, NetworkShape):
+                network.looked_into = True
             known = self.store.index_of(path)
             index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
         return index
@@ -566,6 +597,11 @@ class Replayer:
         """Another replayer in the same state, which caches no steps and may forget. What this one knows stays."""
         made = Replayer(self.protocol, cache_limit=self.cache_limit)
         made.store, made.remembers, made._origin = self.store, False, self.store
+        made._wants_less, made.is_thorough, made.has_passed_over = (
+            self._wants_less,
+            self.is_thorough,
+            self.has_passed_over,
+        )
         return made
 
     def forget(self, rows: Sequence[list[int]], writes: Sequence[Writes]) -> tuple[list[list[int]], list[Writes]]:
@@ -604,6 +640,7 @@ class Replayer:
         except Disabled as disabled:
             return _refusal(disabled, "is not enabled")
         except _Unpicked as unpicked:
+            self._wants_less = self._wants_less or unpicked.wants_less
             return _refusal(unpicked, unpicked.reason)
         except _LeftOpen as open_choice:
             return open_choice

@@ -147,6 +147,7 @@ class Search:
         self.starts = self.replayer.initials()
         self.row = next(self.starts)
         self.start, self.later = list(self.row), next(self.starts, None)
+        self.replayer.is_thorough, self.replayer.has_passed_over = self.later is not None, False
         self.may_turn = bool(self.hidden) or self.later is not None
         """Whether there may be another way than the one that is taken."""
         self.settled = 0
@@ -445,9 +446,20 @@ class Search:
                 self.dead.add(self._key())
                 self._count_state()
             if len(self.moves) == self.settled:
-                return self._start_anew()
+                return self._lose_messages() or self._start_anew()
             last = self._undo()
             others = last.others if last.others is not None else self._others(last)
+
+    def _lose_messages(self) -> bool:
+        """Search again, with the losses that were passed over until a step was met that may need them. Returns whether
+        there are any.
+        """
+        if not (self.replayer.has_passed_over and self.replayer.losses_matter):
+            return False
+        self.replayer.has_passed_over = False
+        self.dead.clear()
+        self._settle()
+        return True
 
     def _start_anew(self) -> bool:
         """Begin with the next initial state. Returns whether there is one."""
