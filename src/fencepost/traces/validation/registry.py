@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import types
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from fencepost.errors import NotAProtocol
 from fencepost.language import loading
+from fencepost.language.protocol import Protocol
 from fencepost.text.plain import meant
 from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation.conformance import Conformance
@@ -57,11 +59,13 @@ def from_file(reference: str, protocol: str | None = None, configuration: str | 
     path, colon, name = loading.split(reference)
     if not path.endswith(".py"):
         raise NotAProtocol(f"{reference} is no conformance: give a Python file, ending in .py")
+    module = loading.from_file(path)
     conformances = {
         name: _against(each, path, protocol, configuration)
-        for name, each in _conformances_in(loading.from_file(path), protocol is not None).items()
+        for name, each in _conformances_in(module, protocol is not None).items()
     }
     for each in conformances.values():
+        _look(each, path)
         try:
             re.compile(each.subjects)
         except (re.error, TypeError) as error:
@@ -69,6 +73,13 @@ def from_file(reference: str, protocol: str | None = None, configuration: str | 
     if colon:
         chosen = conformances.get(name) or next((each for each in conformances.values() if each.name == name), None)
         if chosen is None:
+            unfinished = vars(module).get(name)
+            if isinstance(unfinished, type) and issubclass(unfinished, Conformance):
+                lacks = [
+                    *sorted(unfinished.__abstractmethods__),
+                    *([] if hasattr(unfinished, "protocol") else ["protocol"]),
+                ]
+                raise NotAProtocol(f"{name} in {path} is not complete: it does not define {' and '.join(lacks)}")
             raise NotAProtocol(f"{path} has no conformance named {name}: it has {', '.join(conformances) or 'none'}")
         return chosen
     if len(conformances) != 1:
@@ -92,6 +103,19 @@ def foreign_of(conformance: type[Conformance]) -> Foreign | None:
     return Foreign(conformance.read, f"{conformance.__name__}.read")
 
 
+def _look(conformance: type[Conformance], path: str) -> None:
+    """Raises :class:`fencepost.NotAProtocol` for what no trace could be validated with."""
+    own, name = conformance.protocol, conformance.__name__
+    if not isinstance(own, str) and not (isinstance(own, type) and issubclass(own, Protocol)):
+        raise NotAProtocol(
+            f"{name}.protocol in {path} is {own!r}, and neither a class of a protocol nor the file of a specification"
+        )
+    if not hasattr(conformance, "name"):
+        raise NotAProtocol(f"{name} in {path} has no name: write name = ...")
+    if not isinstance(inspect.getattr_static(conformance, "read"), (classmethod, staticmethod)):
+        raise NotAProtocol(f"{name}.read in {path} is no classmethod: write @classmethod above it")
+
+
 def _conformances_in(module: types.ModuleType, has_protocol: bool) -> dict[str, type[Conformance]]:
     """The conformances that a file defines (not those that it imports), by class name."""
     return {
@@ -110,6 +134,11 @@ def _against(
     if protocol is None and not isinstance(own, str):
         return conformance
     chosen = Path(protocol).absolute() if protocol is not None else folder / str(own)
+    if not chosen.name.endswith(loading.SPECIFICATION):
+        raise NotAProtocol(
+            f"{conformance.__name__}.protocol in {path} is {own!r}, and no {loading.SPECIFICATION} file: import the"
+            " class of a protocol in Python"
+        )
     if configuration is None and conformance.configuration is not None:
         configuration = str(folder / conformance.configuration)
     specifications(chosen.name).look(str(chosen), configuration)

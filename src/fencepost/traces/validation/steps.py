@@ -116,6 +116,8 @@ option. At the end of the picks, ``...``: any options of all choices that follow
 Parameters: TypeAlias = tuple[tuple[str, Value], ...]
 """The names of an action's parameters, with their values."""
 
+_LISTS = ("parameters", "picks", "sends", "after", "before", "tells")
+
 Way: TypeAlias = tuple[str, Parameters, tuple[Pick, ...]]
 """An action with its parameters and picks."""
 
@@ -148,6 +150,36 @@ class Step(msgspec.Struct, gc=False):
     tells: tuple[tuple[str, Like], ...] = ()
     may_skip: bool = False
     wrong: str = ""
+
+    def __post_init__(self) -> None:
+        for name in _LISTS:
+            held = getattr(self, name)
+            if type(held) is not tuple:
+                if not isinstance(held, (list, tuple)):
+                    raise TypeError(f"{name} of {self.action} is {held!r}, and no tuple")
+                setattr(self, name, tuple(held))
+        for name, pairs in (("parameters", self.parameters), ("tells", self.tells)):
+            for pair in pairs:
+                if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
+                    raise TypeError(f"{name} of {self.action} has {pair!r}, and no pair of a name and a value")
+        for name, pairs in (("before", self.before), ("after", self.after)):
+            for pair in pairs:
+                if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not tuple or not pair[0]:
+                    raise TypeError(
+                        f"{name} of {self.action} has {pair!r}, and no pair of a path, a tuple, and a value"
+                    )
+        for kind, _ in self.tells:
+            if kind not in ("send", "receive", "timeout"):
+                raise ValueError(f"tells of {self.action} has {kind!r}, and none of send, receive and timeout")
+        for name, version in (("reads", self.reads), ("writes", self.writes)):
+            if version is not None and (type(version) is not tuple or len(version) != 2 or type(version[1]) is not int):
+                raise TypeError(f"{name} of {self.action} is {version!r}, and no pair of a name and a number")
+        try:
+            hash((self.receives, self.sends, self.reads, self.writes))
+        except TypeError as error:
+            raise TypeError(f"a name of a message or a version of {self.action} is no key: {error}") from None
+        if self.to is not None and not isinstance(self.to, (frozenset, set)):
+            raise TypeError(f"to of {self.action} is {self.to!r}, and no frozenset")
 
     @property
     def title(self) -> str:

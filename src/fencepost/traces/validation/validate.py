@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.language.values import encode, freeze
-from fencepost.traces.validation.conformance import Conformance, Event, NotCovered
+from fencepost.errors import ProtocolRaised
+from fencepost.language.values import NotAValue, encode, freeze
+from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Objection
 from fencepost.traces.validation.order import PartialOrder, are_in_lines
 from fencepost.traces.validation.replay import CACHE_LIMIT, MANY, Replayer, specifications
 from fencepost.traces.validation.search import MOST_TRIED, Search
 from fencepost.traces.validation.steps import ANY, Step
 from fencepost.traces.validation.verdict import Verdict
+
+T = TypeVar("T")
 
 
 def collect_rarely() -> None:
@@ -53,7 +56,11 @@ class Validator:
             cached -= self.replayers.pop(next(iter(self.replayers))).evaluations
         made = conformance.protocol
         given = tuple(sorted(constants.items()))
-        key = (made, conformance.configuration, repr(given) if isinstance(made, str) else encode(freeze(given)))
+        try:
+            key = (made, conformance.configuration, repr(given) if isinstance(made, str) else encode(freeze(given)))
+        except NotAValue:
+            made(**constants)  # type: ignore[operator]  # which says what is wrong
+            raise
         replayer = self.replayers.pop(key, None)
         if replayer is None:
             replayer = self._replayer_of(conformance, constants)
@@ -77,9 +84,10 @@ class Validator:
             conformance = self.conformance.of(subject, events)
         except NotCovered as problem:
             return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
+        _refuse_unless(conformance, Conformance, self.conformance, "of", "a conformance")
         count = len(events)
         del events  # of a long trace, they and what the conformance knows of them take much memory
-        objections = list(conformance.objections())
+        objections = _all(Objection, conformance.objections(), conformance, "objections")
         try:
             search = self._search(conformance, Verdict(subject, False, count, 0), shuffle)
             del conformance
@@ -95,12 +103,13 @@ class Validator:
 
     def _search(self, conformance: Conformance, verdict: Verdict, shuffle: int | None) -> Search:
         """The search for a path, for a verdict with its problem if there is no need to search."""
-        replayer = verdict.replayer = self.replayer(dict(conformance.constants()), type(conformance))
+        replayer = verdict.replayer = self.replayer(_constants(conformance), type(conformance))
         conformance.bind(replayer.protocol)
         verdict.names = conformance.names()
         steps: list[Step] = []
         sources: list[Event] = []
         events = conformance.in_order()
+        _refuse_unless(events, Sequence, type(conformance), "in_order", "the events")
         in_lines = are_in_lines(event.node for event in events)
         order = PartialOrder(_told(conformance, replayer, events, steps, sources), in_lines)
         verdict.steps = sum(step.action is not None for step in steps)
@@ -123,7 +132,8 @@ class Validator:
 
 def _hidden(conformance: Conformance, replayer: Replayer, steps: Iterable[Step]) -> list[Step]:
     """The steps that may be taken without an event."""
-    hidden = [_completed(step, replayer) for step in conformance.hidden(replayer.protocol)]
+    found = _all(Step, conformance.hidden(replayer.protocol), conformance, "hidden")
+    hidden = [_completed(step, replayer) for step in found]
     if type(conformance).hidden is not Conformance.hidden:
         return hidden
     told = {step.action for step in steps}
@@ -137,10 +147,50 @@ def _told(
     event of each.
     """
     for event in events:
-        for step in conformance.steps(event):
+        for step in _each(Step, conformance.steps(event), conformance, "steps"):
             yield event.node, step
             steps.append(replayer.adapted(_unordered(step)))
             sources.append(event)
+
+
+def _constants(conformance: Conformance) -> dict[str, Any]:
+    """The constants for a trace, as the values that the protocol makes of lists and sets."""
+    given = conformance.constants()
+    _refuse_unless(given, Mapping, type(conformance), "constants", "a dict of constants by name")
+    if not all(isinstance(name, str) for name in given):
+        raise ProtocolRaised(f"{type(conformance).__name__}.constants returns {given!r}: constants have names")
+    if isinstance(conformance.protocol, str):
+        return dict(given)
+    return {
+        name: tuple(value) if isinstance(value, list) else frozenset(value) if isinstance(value, set) else value
+        for name, value in given.items()
+    }
+
+
+def _refuse_unless(found: Any, kind: type, conformance: type[Conformance], method: str, what: str) -> None:
+    """Raises :class:`fencepost.ProtocolRaised` if a method of a conformance has returned something else."""
+    if not isinstance(found, kind):
+        raise ProtocolRaised(
+            f"{conformance.__name__}.{method} returns a value of type {type(found).__name__}: return {what}"
+        )
+
+
+def _each(kind: type[T], found: Any, conformance: Conformance, name: str) -> Iterator[T]:
+    """What a method of a conformance gives, one by one. Raises :class:`fencepost.ProtocolRaised` if it is something
+    else.
+    """
+    _refuse_unless(found, Iterable, type(conformance), name, f"{kind.__name__}s in a list, or yield them")
+    for each in found:
+        if not isinstance(each, kind):
+            raise ProtocolRaised(
+                f"{type(conformance).__name__}.{name} gives a value of type {type(each).__name__}, and no"
+                f" {kind.__name__}"
+            )
+        yield each
+
+
+def _all(kind: type[T], found: Any, conformance: Conformance, name: str) -> list[T]:
+    return list(_each(kind, found, conformance, name))
 
 
 def _bare(sources: Iterable[Event]) -> list[Event]:
@@ -168,6 +218,8 @@ def _completed(step: Step, replayer: Replayer) -> Step:
     """A hidden step with all its parameters. Those that it does not name may have any value."""
     step = replayer.adapted(replace(step, picks=step.picks or (...,)))
     action = step.action or ""
+    if not action:
+        raise ProtocolRaised("a hidden step has no action: name the one that the system may take")
     if action is ANY or replayer.alternatives(action):
         return step
     parameters = replayer.complete(action, step.parameters)
