@@ -319,7 +319,7 @@ class Bells(Protocol):
         require(not self.network.in_flight(Rung, m, n))
 
 
-class BellsConformance(PingsConformance):
+class BellsConformance(Conformance):
     """What is heard is said by its number alone."""
 
     name = "bells"

@@ -67,6 +67,14 @@ def test_a_trace_is_accepted_once_all_of_its_nodes_have_ended() -> None:
     assert not watch.is_waiting, "its verdict was told"
 
 
+def test_a_node_may_end_its_part_in_one_subject() -> None:
+    watch = watching()
+    watch.feed([event("a", 1, "writes", 1), event("b", 1, "reads", 1), event("a", 2, "ended", None)], 0)
+    assert watch.look(0) == []
+    watch.feed([event("b", 2, "ended", None)], 1)
+    assert verdicts(watch.look(1)) == [("7", "accepted")]
+
+
 def test_a_trace_that_is_silent_is_let_go_of() -> None:
     watch = watching()
     watch.feed([event("a", 1, "writes", 1)], 0)

@@ -122,6 +122,10 @@ Way: TypeAlias = tuple[str, Parameters, tuple[Pick, ...]]
 """An action with its parameters and picks."""
 
 
+def _is_part(part: Any) -> bool:
+    return type(part) is tuple and len(part) == 2 and type(part[0]) is tuple and len(part[0]) > 0
+
+
 class Step(msgspec.Struct, gc=False):
     """One step of the protocol that an event reports.
 
@@ -162,11 +166,11 @@ class Step(msgspec.Struct, gc=False):
             for pair in pairs:
                 if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
                     raise TypeError(f"{name} of {self.action} has {pair!r}, and no pair of a name and a value")
-        for name, pairs in (("before", self.before), ("after", self.after)):
-            for pair in pairs:
-                if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not tuple or not pair[0]:
+        for name, parts in (("before", self.before), ("after", self.after)):
+            for part in parts:
+                if not _is_part(part):
                     raise TypeError(
-                        f"{name} of {self.action} has {pair!r}, and no pair of a path, a tuple, and a value"
+                        f"{name} of {self.action} has {part!r}, and no pair of a path, a tuple, and a value"
                     )
         for kind, _ in self.tells:
             if kind not in ("send", "receive", "timeout"):

@@ -122,7 +122,8 @@ class Watch:
         subject, limits = self.state.subjects[name], self.limits
         grew = len(subject.events) - subject.validated
         last = {event.node: event.incarnation for event in in_order(subject.events)}
-        is_over = all(life in ended for life in last.items())
+        own = {(event.node, event.incarnation) for event in subject.events if event.action == ENDED}
+        is_over = all(life in ended or life in own for life in last.items())
         is_idle = now - subject.since >= limits.idle
         if grew * SHARE < len(subject.events) and not subject.failing and not is_over and not is_idle and (
             not grew or now - subject.validated_at < PAUSE
