@@ -199,9 +199,12 @@ def _how_far(outcome: Outcome) -> str:
         " can be taken:"
     )
     lines += _refused(outcome.refusals)
-    for front in outcome.other_fronts[:MOST_FRONTS]:
-        lines += ["\nIn another way to get so far, these cannot be taken:", *_refused(front)]
-    more = outcome.more_fronts + max(0, len(outcome.other_fronts) - MOST_FRONTS)
+    others = list[Sequence[Alternative]]()
+    for front in outcome.other_fronts:
+        if front != outcome.refusals and front not in others and len(others) < MOST_FRONTS:
+            others.append(front)
+            lines += ["\nIn another way to get so far, these cannot be taken:", *_refused(front)]
+    more = outcome.more_fronts + len(outcome.other_fronts) - len(others)
     if more:
         lines.append(
             f"\nNor can any in {numbers.plural(more, 'other way')} to get so far. --json FILE has more of them."
