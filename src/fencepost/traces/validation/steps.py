@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -117,13 +118,15 @@ Parameters: TypeAlias = tuple[tuple[str, Value], ...]
 """The names of an action's parameters, with their values."""
 
 _LISTS = ("parameters", "picks", "sends", "after", "before", "tells")
+_lists = attrgetter(*_LISTS)
 
 Way: TypeAlias = tuple[str, Parameters, tuple[Pick, ...]]
 """An action with its parameters and picks."""
 
 
-def _is_part(part: Any) -> bool:
-    return type(part) is tuple and len(part) == 2 and type(part[0]) is tuple and len(part[0]) > 0
+def _is_pair(pair: Any, kind: type, place: int) -> bool:
+    """Whether this is a pair that has a value of this type at a place."""
+    return type(pair) is tuple and len(pair) == 2 and type(pair[place]) is kind
 
 
 class Step(msgspec.Struct, gc=False):
@@ -156,34 +159,40 @@ class Step(msgspec.Struct, gc=False):
     wrong: str = ""
 
     def __post_init__(self) -> None:
-        for name in _LISTS:
-            held = getattr(self, name)
-            if type(held) is not tuple:
+        if set(map(type, _lists(self))) != {tuple}:
+            for name, held in zip(_LISTS, _lists(self), strict=True):
                 if not isinstance(held, (list, tuple)):
                     raise TypeError(f"{name} of {self.action} is {held!r}, and no tuple")
                 setattr(self, name, tuple(held))
-        for name, pairs in (("parameters", self.parameters), ("tells", self.tells)):
-            for pair in pairs:
-                if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
-                    raise TypeError(f"{name} of {self.action} has {pair!r}, and no pair of a name and a value")
+        for pair in self.parameters:
+            if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
+                raise TypeError(f"parameters of {self.action} has {pair!r}, and no pair of a name and a value")
+        if self.after or self.before or self.tells:
+            self._look_at_what_is_compared()
+        if self.reads is not None or self.writes is not None:
+            for name, version in (("reads", self.reads), ("writes", self.writes)):
+                if version is not None and not _is_pair(version, int, 1):
+                    raise TypeError(f"{name} of {self.action} is {version!r}, and no pair of a name and a number")
+        if self.sends or self.receives is not None or self.reads is not None or self.writes is not None:
+            try:
+                hash((self.receives, self.sends, self.reads, self.writes))
+            except TypeError as error:
+                raise TypeError(f"a name of a message or a version of {self.action} is no key: {error}") from None
+        if self.to is not None and not isinstance(self.to, (frozenset, set)):
+            raise TypeError(f"to of {self.action} is {self.to!r}, and no frozenset")
+
+    def _look_at_what_is_compared(self) -> None:
         for name, parts in (("before", self.before), ("after", self.after)):
             for part in parts:
-                if not _is_part(part):
+                if not _is_pair(part, tuple, 0) or not part[0]:
                     raise TypeError(
                         f"{name} of {self.action} has {part!r}, and no pair of a path, a tuple, and a value"
                     )
-        for kind, _ in self.tells:
-            if kind not in ("send", "receive", "timeout"):
-                raise ValueError(f"tells of {self.action} has {kind!r}, and none of send, receive and timeout")
-        for name, version in (("reads", self.reads), ("writes", self.writes)):
-            if version is not None and (type(version) is not tuple or len(version) != 2 or type(version[1]) is not int):
-                raise TypeError(f"{name} of {self.action} is {version!r}, and no pair of a name and a number")
-        try:
-            hash((self.receives, self.sends, self.reads, self.writes))
-        except TypeError as error:
-            raise TypeError(f"a name of a message or a version of {self.action} is no key: {error}") from None
-        if self.to is not None and not isinstance(self.to, (frozenset, set)):
-            raise TypeError(f"to of {self.action} is {self.to!r}, and no frozenset")
+        for told in self.tells:
+            if not _is_pair(told, str, 0):
+                raise TypeError(f"tells of {self.action} has {told!r}, and no pair of a kind and like(...)")
+            if told[0] not in ("send", "receive", "timeout"):
+                raise ValueError(f"tells of {self.action} has {told[0]!r}, and none of send, receive and timeout")
 
     @property
     def title(self) -> str:
