@@ -87,11 +87,6 @@ class Side:
         self.processes: list[ClientProcess] = []
         self.clients: list[Client] = []
 
-    @property
-    def is_java(self) -> bool:
-        """Whether any part of it runs in a Java virtual machine."""
-        return KINDS[self.name] != KINDS[OURS]
-
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def start(self, bookies: int = BOOKIES, clients: int = 1) -> None:

@@ -61,12 +61,6 @@ def status_bytes(pid: int, *names: str) -> tuple[int, ...]:
     return tuple(int(lines[name].split()[0]) * 1024 for name in names)
 
 
-def resident_bytes(pids: Iterable[int]) -> int:
-    """Bytes of memory that processes have in use, what they share counted for each."""
-    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def resident_kinds() -> dict[str, int]:
     """Bytes of memory that this process has in use: its own, and those of files that are mapped."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

@@ -12,8 +12,6 @@ import hmac
 import re
 from collections.abc import Callable
 
-MECHANISM = "DIGEST-MD5"
-
 _MOST = 4_096
 """The largest token in bytes (RFC 2831, 2.1.2)."""
 _DIRECTIVE = re.compile(

@@ -58,11 +58,11 @@ def of_failure(error: BaseException, file: str) -> Diagnostic:
     return _at(found, file, _without_place(text, file), code="load")
 
 
-def _at(found: Sequence[Place], file: str, message: str, severity: str = ERROR, code: str = "") -> Diagnostic:
+def _at(found: Sequence[Place], file: str, message: str, code: str) -> Diagnostic:
     here, *others = found or [Place(os.path.abspath(file), 1)]
     if here.file != os.path.abspath(file):  # nothing of this file took part
         here, others = Place(os.path.abspath(file), 1), [here, *others]
-    return Diagnostic(here, message, severity, code, tuple((place, "it was raised here") for place in others))
+    return Diagnostic(here, message, ERROR, code, tuple((place, "it was raised here") for place in others))
 
 
 def _without_place(text: str, file: str) -> str:

@@ -135,7 +135,7 @@ def _variables(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
             head += f" = {initial}"
         if variable.held_by is not None:
             head += f"   (held by {variable.held_by})"
-        yield head, list(_parts(protocol, declared))
+        yield head, list(_parts(declared))
 
 
 def _annotation(protocol: type[Protocol], name: str) -> str:
@@ -155,7 +155,7 @@ def _initial(declared: Any) -> str | None:
     return text if len(text) <= 40 else None
 
 
-def _parts(protocol: type[Protocol], declared: Any) -> Iterator[str]:
+def _parts(declared: Any) -> Iterator[str]:
     """The parts of a variable of several slots."""
     while isinstance(declared, (VariableOf, PerKeyOf)):
         if isinstance(declared, PerKeyOf):

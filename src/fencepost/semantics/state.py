@@ -139,10 +139,6 @@ class ValueTable:
         shape = self.protocol.shapes.get(slot.path[0])
         return shape is not None and shape.is_shown_whole
 
-    def is_in_universe(self, index: int) -> bool:
-        """Whether a slot is in some universe."""
-        return index in self._in_universe
-
     def is_about_universe(self, index: int) -> bool:
         """Whether a slot is in some universe, or a marker of one."""
         return index in self._in_universe or index in self.markers

@@ -278,7 +278,7 @@ def mixed(key, word):
 
 
 @inner
-def residual_of(keys, tries, count, roots_of, known_bits, key, root):
+def residual_of(keys, tries, count, roots_of, key, root):
     """The number of the residual trie with this key. Negated if it is new; its known bits are then empty."""
     size = keys.size
     place = np.int64(key & np.uint64(size - 1))
@@ -325,7 +325,7 @@ def residual_for(g, outcome, root, step):
     change = g.change[outcome] if step and g.knows_change[root] else np.int32(0)
     if change:
         key ^= mixed(np.uint64(change), np.uint64(0xE7037ED1A0B428DB))
-    trie = residual_of(g.residual_keys, g.residual_tries, g.tries, g.trie_root, g.trie_known, key, root)
+    trie = residual_of(g.residual_keys, g.residual_tries, g.tries, g.trie_root, key, root)
     new = trie < 0
     if new:
         trie = -trie

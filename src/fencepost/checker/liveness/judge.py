@@ -104,7 +104,7 @@ class FairCycles:
             order = np.argsort(component, kind="stable")
             begins = np.searchsorted(component[order], np.arange(count))
             enabled = graph.enabled[states]
-            stepped = np.bitwise_or.reduceat(_stepped(graph, region, states, component)[order], begins)
+            stepped = np.bitwise_or.reduceat(_stepped(graph, states, component)[order], begins)
             missing = np.bitwise_or.reduceat(~enabled[order], begins)
             somewhere = np.bitwise_or.reduceat(enabled[order], begins)
             possible = ((terms.weak & ~missing & ~stepped) == 0).all(axis=1)
@@ -244,7 +244,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
     return states, int(count), component
 
 
-def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Array:
+def _stepped(graph: Graph, states: Array, component: Array) -> Array:
     """For each state, the fairness conditions that steps from it within its own component belong to."""
     label = np.full(len(graph), -1, np.int32)
     label[states] = component

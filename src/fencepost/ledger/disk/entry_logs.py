@@ -213,8 +213,7 @@ class EntryLogs:
     """The open entry logs of a bookie, with their index.
 
     ``logs``: the files by number. ``journal_start``: the first journal file still needed. ``states``: the latest ledger
-    states from the sections. ``sequence``: the last section's number. ``cut_off``: bytes of an unfinished section that
-    recovery removed.
+    states from the sections. ``sequence``: the last section's number.
 
     One thread at a time writes sections; any thread may read.
     """
@@ -246,7 +245,6 @@ class EntryLogs:
         """The entry log that holds the latest state of each ledger."""
         self.journal_start = 1
         self.sequence = 0
-        self.cut_off = 0
         self.current = 0
         self._unfinished = False
         """Whether a section was begun and is not yet known to be durable."""
@@ -488,7 +486,6 @@ class EntryLogs:
             found = newest.pop(log, None) or scan(file, log)
             if log == last.log:
                 end = aligned(last.end)
-                self.cut_off += file.end - end
                 if file.end != end:
                     file.truncate(end)
                 file.sync()

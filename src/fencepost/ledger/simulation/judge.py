@@ -141,7 +141,7 @@ class Judge:
                 f"entry {entry_id} is acknowledged, and the ledger was closed at entry {metadata.last_entry}",
             )
         history.acknowledged = entry_id
-        self._hold(ledger, history, [entry_id], "is acknowledged")
+        self._hold(history, [entry_id], "is acknowledged")
 
     # -- bookies ------------------------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class Judge:
                     "metadata",
                     f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}",
                 )
-            self._hold(ledger, history, range(new.last_entry + 1), f"is within the ledger that {who} closes")
+            self._hold(history, range(new.last_entry + 1), f"is within the ledger that {who} closes")
             for entry_id, bookies in history.gone.items():
                 lacking = bookies.intersection(_write_set(new, entry_id)) if entry_id <= new.last_entry else ()
                 for bookie in sorted(lacking):
@@ -305,9 +305,7 @@ class Judge:
                         f"{who} closes the ledger, and {bookie} has started without entry {entry_id}, which it had",
                     )
         else:
-            self._hold(
-                ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble"
-            )
+            self._hold(history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble")
 
     def _placed(self, who: str, asked: Asked, metadata: LedgerMetadata) -> None:
         """Check where the bookies of every write set are."""
@@ -409,7 +407,7 @@ class Judge:
 
     # -- placement of entries -----------------------------------------------------------------------------------------
 
-    def _hold(self, ledger: int, history: History, entries: Sequence[int], why: str) -> None:
+    def _hold(self, history: History, entries: Sequence[int], why: str) -> None:
         metadata = history.metadata
         assert metadata is not None
         for entry_id in entries:

@@ -117,8 +117,3 @@ class Frames:
     def held(self) -> int:
         """The bytes of the incomplete frame."""
         return self._held
-
-    @property
-    def is_between(self) -> bool:
-        """Whether there is no incomplete frame."""
-        return not self._held
