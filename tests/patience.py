@@ -1,9 +1,12 @@
-"""How a test waits for another process or thread: for a condition, never for a fixed time."""
+"""How a test waits for another task, thread or process: for a condition, never for a fixed time."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any
 
 PATIENCE = 600.0
 """Seconds after which a wait fails. It is long because a slow machine that compiles every loop for the first time needs
@@ -17,3 +20,16 @@ def until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(0.02)
+
+
+async def eventually(condition: Callable[[], Any], what: str) -> Any:
+    """Wait as :func:`until` does, and let other tasks run. Returns the result of ``condition``, awaited if need be."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = condition()
+                if result := await found if isawaitable(found) else found:
+                    return result
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"waited in vain for {what}") from None

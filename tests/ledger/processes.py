@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from unittest import mock
 
 import fencepost
 from fencepost.cli.main import main
-from fencepost.ledger.metadata.client import MetadataClient
 
 SOURCE = Path(fencepost.__file__).parent.parent
 
@@ -90,27 +88,20 @@ class Process:
 
 
 @contextmanager
-def metadata_service(folder: Path, port: int = 0) -> Iterator[str]:
-    """A metadata service with a new cluster. Yields its address."""
-    process = Process(folder, "metadata", str(folder / "metadata"), "--port", str(port))
+def metadata_service(folder: Path) -> Iterator[str]:
+    """A metadata service. Yields its address, without a path."""
+    process = Process(folder, "metadata", str(folder / "metadata"), "--port", "0")
     try:
-        uri = process.told.split()[2] + "/ledgers"
-        asyncio.run(_initialise(uri))
-        yield uri
+        yield process.told.split()[2]
     finally:
         process.end()
-
-
-async def _initialise(uri: str) -> None:
-    async with await MetadataClient.connect(uri) as metadata:
-        await metadata.initialise()
 
 
 @contextmanager
 def cluster(folder: Path, bookies: int = 3) -> Iterator[tuple[str, list[Process]]]:
     """A metadata service and bookies. Yields the address of the metadata service and the processes of the bookies."""
     with ExitStack() as stack:
-        uri = stack.enter_context(metadata_service(folder))
+        uri = stack.enter_context(metadata_service(folder)) + "/ledgers"
         processes = []
         for number in range(1, bookies + 1):
             process = Process(folder, "bookie", str(folder / f"bookie{number}"), "--metadata", uri, "--port", "0")

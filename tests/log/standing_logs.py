@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from ledger.bookie.standing_bookies import Bookie, bookie
 from metadata.servers import Server
@@ -65,10 +64,3 @@ def run(folder: Path, test: Callable[[Standing], Awaitable[None]], bookies: int 
             await test(made)
 
     asyncio.run(bounded())
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)

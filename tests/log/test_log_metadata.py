@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from log.standing_logs import Standing, run, until
+from log.standing_logs import Standing, run
+from patience import eventually
 
 from fencepost.errors import OptionError
 from fencepost.ledger.errors import BadVersionError
@@ -41,7 +42,7 @@ def test_the_list_of_ledgers_is_changed_on_its_version_alone(tmp_path: Path) -> 
         changes: list[str] = []
         assert await nodes.read(changes.append) == (ONE, 0)
         assert await nodes.write(TWO, 0) == 1
-        await until(lambda: changes == ["logs/orders"], "the change to be told")
+        await eventually(lambda: changes == ["logs/orders"], "the change to be told")
         with pytest.raises(BadVersionError, match="the log orders was changed by somebody else"):
             await nodes.write(ONE, 0)
         assert await nodes.write(TWO, 0) == 1, "what is there already was done by a request whose answer was lost"
@@ -131,7 +132,7 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
         # Each client has a connection of its own, so the events may come after the answer.
         await standing[0].resign()
-        await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
+        await eventually(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
         for each in reversed(standing[1:]):
             await each.stand(lambda path: None)
         assert told == [(0, True), (0, False), (3, True)]

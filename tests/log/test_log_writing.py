@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log.standing_logs import Standing, run, until
+from log.standing_logs import Standing, run
+from patience import eventually
 
 from fencepost.errors import OptionError
 from fencepost.ledger import errors
@@ -148,7 +149,7 @@ def test_a_reader_follows_across_roll_overs_to_the_seal(tmp_path: Path) -> None:
         async with log.writer(ledger_entries=7) as writer:
             for number in range(20):
                 await writer.append(b"%d" % number)
-            await until(lambda: len(seen) == 20, "the reader to have all")
+            await eventually(lambda: len(seen) == 20, "the reader to have all")
             latest = other.reader(LATEST)
             await latest.locate()
 
@@ -283,7 +284,7 @@ def test_a_writer_with_too_few_bookies_says_so_and_goes_on_with_more(
             await log.writer(wait=0.3).opened()
         caplog.clear()
         waiting = asyncio.create_task(log.writer().opened())
-        await until(lambda: caplog.records, "the writer to say that it waits")
+        await eventually(lambda: caplog.records, "the writer to say that it waits")
         assert re.search(f"the log orders has {too_few}", caplog.text)
         await cluster.add_bookie()
         writer = await waiting
@@ -291,7 +292,7 @@ def test_a_writer_with_too_few_bookies_says_so_and_goes_on_with_more(
         await cluster.bookies[0].end()
         await writer.roll_over()
         appending = asyncio.create_task(writer.append_many([b"two", b"three"]))
-        await until(lambda: writer.ledger is None, "the ledger to be closed")
+        await eventually(lambda: writer.ledger is None, "the ledger to be closed")
         await cluster.add_bookie()
         await appending
         await writer.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from patience import eventually
 
 from fencepost.files.folders import OsFiles
 from fencepost.quorum.driver.host import QuorumHost
@@ -159,7 +160,7 @@ class TestCluster:
             ]
             return bool(found)
 
-        await until(leads, "a leader")
+        await eventually(leads, "a leader")
         return found[0]
 
     async def propose(self, *records: bytes) -> None:
@@ -173,18 +174,9 @@ class TestCluster:
 
     async def have(self, records: Sequence[bytes]) -> None:
         """Wait until all running hosts have exactly these records."""
-        await until(
+        await eventually(
             lambda: all(each.machine.records == list(records) for each in self.running), f"{len(records)} records"
         )
-
-
-async def until(condition: Any, what: str) -> None:
-    """Wait until ``condition`` is true."""
-    import patience
-
-    async with asyncio.timeout(patience.PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def replaced(settings: QuorumSettings, **changes: Any) -> QuorumSettings:

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import patience
 import pytest
-from quorum.hosts import TestCluster, TestHost, free_ports, until
+from patience import eventually
+from quorum.hosts import TestCluster, TestHost, free_ports
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles
@@ -399,7 +400,7 @@ def test_without_a_leader_whoever_asks_is_to_ask_again(run: Run) -> None:
         client = await clients.of(left)
         await killed.kill()
         await leader.kill()
-        await until(lambda: left.node.leader is None, "nobody to lead")
+        await eventually(lambda: left.node.leader is None, "nobody to lead")
         for version in (0, 2):
             found = await client.ask(DESCRIBE_QUORUM, version, QUORUM)
             (partition,) = found["Topics"][0]["Partitions"]

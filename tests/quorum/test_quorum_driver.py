@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from quorum.hosts import TestCluster, free_ports, replaced, until
+from patience import eventually
+from quorum.hosts import TestCluster, free_ports, replaced
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles
@@ -75,7 +76,7 @@ def test_three_hosts_make_a_cluster_and_have_the_same_records(run: Run) -> None:
         await cluster.start()
         assert {each.host.meta.cluster_id for each in cluster.running} == {cluster[1].host.meta.cluster_id}
         await asyncio.gather(*(cluster.propose(each) for each in numbered(0, 200)))
-        await until(lambda: all(len(each.machine.records) == 200 for each in cluster.running), "records")
+        await eventually(lambda: all(len(each.machine.records) == 200 for each in cluster.running), "records")
         assert cluster[1].machine.records == cluster[2].machine.records == cluster[3].machine.records
         assert sorted(cluster[1].machine.records) == sorted(numbered(0, 200))
         leader = await cluster.leader()
@@ -104,7 +105,7 @@ def test_what_was_committed_outlives_its_leaders(run: Run) -> None:
             await cluster.propose(b"without %d" % round_)
             acknowledged.append(b"without %d" % round_)
             await leader.start()
-        await until(lambda: len({tuple(each.machine.records) for each in cluster.running}) == 1, "the same records")
+        await eventually(lambda: len({tuple(each.machine.records) for each in cluster.running}) == 1, "equal logs")
         assert [each for each in dict.fromkeys(cluster[1].machine.records) if each in acknowledged] == acknowledged
 
     run(test)
@@ -150,7 +151,7 @@ def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_gr
         await cluster.start(1)
         await cluster.propose(b"first")
         node = cluster[1].node
-        await until(lambda: not node._syncing, "the disk to rest")
+        await eventually(lambda: not node._syncing, "the disk to rest")
         free, groups, write = threading.Event(), [], node.log.write
 
         def slow(writes: Any) -> None:
@@ -160,7 +161,7 @@ def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_gr
 
         node.log.write = slow
         futures = [node.propose([each]) for each in numbered(0, 40)]
-        await until(lambda: node._syncing, "the disk to begin")
+        await eventually(lambda: node._syncing, "the disk to begin")
         futures += [node.propose([each]) for each in numbered(40, 80)]
         for _ in range(20):
             await asyncio.sleep(0.001)
@@ -199,7 +200,7 @@ def test_a_follower_that_was_away_too_long_gets_the_snapshot(run: Run) -> None:
         for each in numbered(0, 300):
             await cluster.propose(each + b"." * 100)
         leader = await cluster.leader()
-        await until(lambda: leader.node.replica.log.start_offset > 100, "a snapshot")
+        await eventually(lambda: leader.node.replica.log.start_offset > 100, "a snapshot")
         await away.start()
         await cluster.have(leader.machine.records)
         assert len(away.machine.records) == 301
@@ -251,7 +252,7 @@ def test_a_host_whose_disk_was_lost_is_another_replica(run: Run) -> None:
         while (answer := await ask(cluster, AddVoter(after))).error is not Error.NONE:
             assert answer.error is Error.NOT_CAUGHT_UP
             await asyncio.sleep(0.01)
-        await until(lambda: lost.node.replica.is_voter, "the new voter")
+        await eventually(lambda: lost.node.replica.is_voter, "the new voter")
         await leader.kill()
         await cluster.propose(b"with the new one")
         await cluster.have([*numbered(0, 20), b"with the new one"])
@@ -270,9 +271,9 @@ def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run: Run) ->
         before = cluster.endpoints[moved.host_id]
         cluster.endpoints = {**cluster.endpoints, moved.host_id: f"127.0.0.1:{free_ports(1)[0]}"}
         await moved.start()
-        await until(lambda: moved.host.me in leader.node.replica.voters.nodes, "the new endpoint")
+        await eventually(lambda: moved.host.me in leader.node.replica.voters.nodes, "the new endpoint")
         assert moved.host.me.endpoint != before
-        await until(
+        await eventually(
             lambda: all(each.node.replica.voters == leader.node.replica.voters for each in cluster.running),
             "it everywhere",
         )
@@ -294,14 +295,14 @@ def test_observers_that_may_join_by_themselves_do_also_in_place_of_a_lost_disk(r
         await cluster.propose(*numbered(0, 5))
         cluster.endpoints = endpoints
         await cluster.start(2, 3)
-        await until(lambda: all(each.node.replica.is_voter for each in cluster.running), "three voters")
-        await until(lambda: len(cluster[1].node.replica.voters) == 3, "three voters")
+        await eventually(lambda: all(each.node.replica.is_voter for each in cluster.running), "three voters")
+        await eventually(lambda: len(cluster[1].node.replica.voters) == 3, "three voters")
         leader = await cluster.leader()
         lost = next(each for each in cluster.running if each is not leader)
         await lost.kill()
         lost.wipe()
         await lost.start()
-        await until(lambda: lost.node.replica.is_voter, "the new replica")
+        await eventually(lambda: lost.node.replica.is_voter, "the new replica")
         await cluster.have(numbered(0, 5))
 
     run(test)
@@ -397,7 +398,7 @@ def test_a_disk_that_fails_ends_the_replica_alone(run: Run) -> None:
         leader.node.log.write = fails
         with pytest.raises((OutcomeUnknown, NotLeader)):
             await leader.node.propose([b"lost"])
-        await until(lambda: isinstance(leader.machine.failure, OSError), "the end of the replica")
+        await eventually(lambda: isinstance(leader.machine.failure, OSError), "the end of the replica")
         await leader.host.links.close()
         leader.host = None
         await follower.start()
@@ -532,14 +533,14 @@ def test_each_kind_of_connections_has_its_own_places(run: Run) -> None:
         greeted = [Hello()] * 80
         greeted += [Hello(cluster_id, ReplicaKey(9, "observer"))] * 300 + [Hello(cluster_id, host.me.key)] * 20
         there = [await connected(cluster, hello) for hello in greeted]
-        await until(lambda: len(links.of_replicas[host.me.key]) == 4, "places")
+        await eventually(lambda: len(links.of_replicas[host.me.key]) == 4, "places")
         assert (len(links.administrators), len(links.observers)) == (64, 256)
         administrator = Administrator([host.me.endpoint], 30.0)
         assert (await administrator.describe())[0] == cluster_id
         await administrator.close()
         for _, writer in there:
             writer.close()
-        await until(lambda: not links.incoming and not links.of_replicas, "the end of connections")
+        await eventually(lambda: not links.incoming and not links.of_replicas, "the end of connections")
 
     run(test, count=1)
 

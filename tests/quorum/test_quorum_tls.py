@@ -9,7 +9,8 @@ from typing import Any
 
 import certificates
 import pytest
-from quorum.hosts import TestCluster, until
+from patience import eventually
+from quorum.hosts import TestCluster
 
 from fencepost.connections.tls import Files, _is_named
 from fencepost.errors import SystemFailure
@@ -80,7 +81,7 @@ def test_a_voter_is_who_its_certificate_names(run: Any, caplog: pytest.LogCaptur
     async def test(cluster: TestCluster) -> None:
         await cluster.start(1)
         host = cluster[1].host
-        await until(lambda: host.me.key in host.welcome().voters, "the voters")
+        await eventually(lambda: host.me.key in host.welcome().voters, "the voters")
         certificate, key = certificates.pair("elsewhere", "DNS:*.example.org")
         elsewhere = ssl.create_default_context(cafile=certificates.authority())
         elsewhere.load_cert_chain(certificate, key)

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from quorum.hosts import TestCluster, free_ports, until
+from patience import eventually
+from quorum.hosts import TestCluster, free_ports
 
 from fencepost.protocols.quorum.conformance import QuorumConformance
 from fencepost.quorum.driver.host import QuorumHost
@@ -92,7 +93,7 @@ def test_a_voter_that_has_moved_is_accepted(traced: Callable[..., list[Event]]) 
         def is_known() -> bool:
             return any(node.endpoint == cluster.endpoints[moved.host_id] for node in leader.node.replica.voters.nodes)
 
-        await until(is_known, "the new endpoint")
+        await eventually(is_known, "the new endpoint")
         await cluster.propose(b"record")
 
     events = traced(test)

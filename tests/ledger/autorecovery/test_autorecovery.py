@@ -9,17 +9,17 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service, started
+from ledger.bookie.standing_bookies import started
 from ledger.bookie.test_decommission import check_copies
-from ledger.bookie.test_repair import Killable, entries_of, patience
-from patience import PATIENCE
+from ledger.bookie.test_repair import Killable, entries_of, until_gone
+from patience import PATIENCE, eventually
 
 import fencepost
 from fencepost.cli import main as cli
@@ -37,18 +37,6 @@ FAST = (
     "rwRereplicateBackoffMs=50",
     "lockReleaseOfFailedLedgerGracePeriod=100",
 )
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
-@pytest.fixture
-def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A separate cluster for each test."""
-    return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
 
 
 @contextlib.contextmanager
@@ -87,12 +75,6 @@ async def nodes_of(uri: str) -> AsyncIterator[UnderReplication]:
         yield UnderReplication(client, "test")
 
 
-async def until(what: str, holds: Callable[[], Any]) -> None:
-    async with patience(what):
-        while not await holds():
-            await asyncio.sleep(0.05)
-
-
 def bookies_of(metadata: LedgerMetadata) -> set[str]:
     return {bookie for fragment in metadata.fragments for bookie in fragment.ensemble}
 
@@ -101,7 +83,7 @@ async def until_without(store: LedgerClient, ledger: int, gone: str) -> None:
     async def holds() -> bool:
         return gone not in bookies_of(await store.ledger_metadata(ledger))
 
-    await until(f"ledger {ledger} to be without {gone}", holds)
+    await eventually(holds, f"ledger {ledger} to be without {gone}")
 
 
 async def until_whole(nodes: UnderReplication) -> None:
@@ -110,7 +92,7 @@ async def until_whole(nodes: UnderReplication) -> None:
     async def holds() -> bool:
         return not [each async for each in nodes.all()] and not await nodes.client.names_in("underreplication/locks")
 
-    await until("nothing to be under-replicated", holds)
+    await eventually(holds, "nothing to be under-replicated")
 
 
 async def written(store: LedgerClient, entries: int, **options: Any) -> Any:
@@ -222,7 +204,7 @@ def test_two_workers_share_the_ledgers_and_one_is_the_auditor(tmp_path: Path, ur
                 for each in ledgers:
                     await check_copies(store, each.id, 200)
                 first = ended(one)
-                await until("the other to be the auditor", lambda: is_auditor(nodes, "two"))
+                await eventually(lambda: is_auditor(nodes, "two"), "the other to be the auditor")
                 second = ended(two)
             assert "one is the auditor" in first and "two is the auditor" in second
 
@@ -260,7 +242,7 @@ def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path, uri: str
                     code, runs = await entries_of(store, target.bookie_id, ledger.id)
                     return bool(runs)
 
-                await until("some entries to be copied", has_begun)
+                await eventually(has_begun, "some entries to be copied")
                 one.kill()
                 one.communicate()
                 assert gone in bookies_of(await store.ledger_metadata(ledger.id))
@@ -282,20 +264,16 @@ def test_a_bookie_that_is_back_in_time_is_left_as_it_is(tmp_path: Path, uri: str
                 ledger = await written(store, 50, ensemble=4, write_quorum=3)
                 await ledger.close()
                 before = await store.ledger_metadata(ledger.id)
-                await until("the auditor", lambda: is_auditor(nodes, "one"))
+                await eventually(lambda: is_auditor(nodes, "one"), "the auditor")
                 standing[0].kill()
-
-                async def is_gone() -> bool:
-                    return standing[0].bookie_id not in (await store.bookies()).writable
-
-                await until("the session of the bookie to end", is_gone)
+                await until_gone(store, standing[0].bookie_id)
                 await asyncio.sleep(0.5)
                 assert [each async for each in nodes.all()] == []
                 standing[0].start()
                 assert await store.ledger_metadata(ledger.id) == before
                 # By hand: the bookie is lost again, and somebody who knows that it does not come back says so.
                 standing[0].kill()
-                await until("the session of the bookie to end", is_gone)
+                await until_gone(store, standing[0].bookie_id)
                 delay, _ = await nodes.recovery_delay(0, lambda _: None)
                 assert delay == 600
                 await nodes.set_recovery_delay(600)
@@ -303,7 +281,7 @@ def test_a_bookie_that_is_back_in_time_is_left_as_it_is(tmp_path: Path, uri: str
                 async def is_published() -> bool:
                     return [each.ledger async for each in nodes.all()] == [ledger.id]
 
-                await until("the ledger to be published, and to go nowhere", is_published)
+                await eventually(is_published, "the ledger to be published, and to go nowhere")
 
     run(main())
 
@@ -322,10 +300,10 @@ def test_a_bookie_that_lacks_entries_is_given_them(tmp_path: Path, uri: str) -> 
                 await store.metadata.write_ledger(ledger.id, wrong, found.version)
                 assert not await has_copies(store, ledger.id, 90)
                 with autorecovery(uri, "one", "auditorPeriodicCheckInterval=1"):
-                    await until("the entries to be there", lambda: has_copies(store, ledger.id, 90))
+                    await eventually(lambda: has_copies(store, ledger.id, 90), "the entries to be there")
                     await until_whole(nodes)
                     assert await store.ledger_metadata(ledger.id) == wrong
-                    await until("the check to be done", nodes.checked)
+                    await eventually(nodes.checked, "the check to be done")
 
     run(main())
 
@@ -354,7 +332,7 @@ def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str)
                     async def is_published() -> bool:
                         return [each async for each in nodes.all()] != []
 
-                    await until("the ledger to be published", is_published)
+                    await eventually(is_published, "the ledger to be published")
                     ended(running)
                 host, _, cluster = uri.removeprefix("zk://").partition("/")
                 operator = KazooClient(host)
@@ -415,11 +393,7 @@ def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
                 assert (told["enabled"], told["under_replicated"]) == (False, 0)
                 gone = before[1].fragments[0].ensemble[0]
                 several(standing, {gone})[0].kill()
-
-                async def is_gone() -> bool:
-                    return gone not in (await store.bookies()).writable
-
-                await until("the session of the bookie to end", is_gone)
+                await until_gone(store, gone)
                 await asyncio.sleep(0.5)
                 assert [each async for each in nodes.all()] == []
                 assert (await asyncio.to_thread(command, "autorecovery", "enable"))["enabled"]
@@ -427,7 +401,7 @@ def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
                 async def are_published() -> bool:
                     return {each.ledger async for each in nodes.all()} == {full.id, thin.id}
 
-                await until("both to be published", are_published)
+                await eventually(are_published, "both to be published")
                 listed = await asyncio.to_thread(command, "bookie", "list", "under-replicated")
                 assert [(each["ledger"], each["missing"]) for each in listed] == [(full.id, [gone]), (thin.id, [gone])]
                 assert all(each["since"] > 1.7e9 for each in listed)
@@ -486,7 +460,7 @@ def test_metrics_are_served(tmp_path: Path, uri: str) -> None:
                 text = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
                 return "auditor_elected 1.0" in text
 
-            await until("the metric to say that it is elected", is_auditor)
+            await eventually(is_auditor, "the metric to say that it is elected")
             ended(running)
 
     run(main())
@@ -504,18 +478,18 @@ def test_one_that_hangs_longer_than_its_session_begins_anew(tmp_path: Path, uri:
             autorecovery(uri, "one") as one,
         ):
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
-                await until("the first to be the auditor", lambda: is_auditor(nodes, "one"))
+                await eventually(lambda: is_auditor(nodes, "one"), "the first to be the auditor")
                 with autorecovery(uri, "two") as two:
                     one.send_signal(signal.SIGSTOP)
-                    await until("the second to be the auditor", lambda: is_auditor(nodes, "two"))
+                    await eventually(lambda: is_auditor(nodes, "two"), "the second to be the auditor")
                     one.send_signal(signal.SIGCONT)
 
                     async def both_stand() -> bool:
                         return len(await nodes.client.names_in("underreplication/auditorelection") or ()) == 2
 
-                    await until("the first to stand again", both_stand)
+                    await eventually(both_stand, "the first to stand again")
                     ended(two)
-                await until("the first to be the auditor again", lambda: is_auditor(nodes, "one"))
+                await eventually(lambda: is_auditor(nodes, "one"), "the first to be the auditor again")
                 ledger = await written(store, 50, write_quorum=3)
                 await ledger.close()
                 gone = (await store.ledger_metadata(ledger.id)).fragments[0].ensemble[0]

@@ -41,14 +41,6 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(limited())
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until a condition holds."""
-    end = asyncio.get_running_loop().time() + PATIENCE
-    while not condition():
-        assert asyncio.get_running_loop().time() < end, f"waited in vain for {what}"
-        await asyncio.sleep(0.005)
-
-
 class Served:
     """A server, its port, and why it stopped, if it did."""
 

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ledger.bookie.serving import Client, until
+from ledger.bookie.serving import Client
+from patience import eventually
 
 from fencepost.ledger.bookie import process
 from fencepost.ledger.bookie.settings import BookieSettings
@@ -30,16 +31,6 @@ def started(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen
         running.communicate()
 
 
-@contextlib.contextmanager
-def metadata_service(directory: Path) -> Iterator[str]:
-    """A metadata service. Yields its address."""
-    with started("metadata", directory, "--port", "0") as running:
-        assert running.stdout is not None
-        said = running.stdout.readline()
-        assert "serves" in said, running.communicate()
-        yield f"{said.split()[2]}/ledgers"
-
-
 class Bookie:
     """A bookie that runs on this event loop, and how it ended."""
 
@@ -53,7 +44,7 @@ class Bookie:
 
     async def serves(self) -> str:
         """Wait until it serves and return its id. Raises the error that ended it."""
-        await until(lambda: self.bookie_id or self.running.done(), "the bookie to serve")
+        await eventually(lambda: self.bookie_id or self.running.done(), "the bookie to serve")
         if self.running.done():
             await self.running
         return self.bookie_id

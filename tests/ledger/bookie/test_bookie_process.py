@@ -8,7 +8,7 @@ import asyncio
 import errno
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from ledger.bookie.serving import add, entry, run
-from ledger.bookie.standing_bookies import bookie, metadata_service, started
+from ledger.bookie.standing_bookies import bookie, started
 
 from fencepost.cli import main as cli
 from fencepost.errors import SystemFailure
@@ -31,18 +31,6 @@ from fencepost.ledger.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
-@pytest.fixture
-def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A separate cluster for each test."""
-    return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
 
 
 async def registered(client: MetadataClient) -> Bookies:

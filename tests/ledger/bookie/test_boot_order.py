@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ledger.bookie.serving import add, run
-from ledger.bookie.standing_bookies import bookie, metadata_service
+from ledger.bookie.standing_bookies import bookie
 
 from fencepost.errors import SystemFailure
 from fencepost.ledger import messages as m
@@ -25,19 +24,6 @@ from fencepost.ledger.rules.boot import CLEAN_END, Run
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.ensembles import Fragment
 from fencepost.ledger.rules.metadata import LedgerMetadata, closed
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
-@pytest.fixture
-def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A separate cluster for each test."""
-    return f"{service}-{request.node.name}"
-
 
 OPEN, CLOSED, ELSEWHERE = 1, 2, 3
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service
 from ledger.bookie.test_repair import Killable, bookies, until_whole
 
 import fencepost
@@ -18,19 +16,13 @@ from fencepost.cli import main as cli
 from fencepost.errors import HOLDS, SYSTEM_FAILED
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
 def test_cookies_are_shown_validated_mended_and_deleted(
-    tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = str(tmp_path / "0")
 
     def cookie(*words: str) -> tuple[int, str, str]:
-        code = cli.main(["bookie", "cookie", *words, "--metadata", service])
+        code = cli.main(["bookie", "cookie", *words, "--metadata", uri])
         said = capsys.readouterr()
         assert said.err.count("\n") <= 1
         return code, said.out, said.err
@@ -57,8 +49,8 @@ def test_cookies_are_shown_validated_mended_and_deleted(
         assert cookie("validate", directory)[0] == HOLDS
 
     async def main() -> None:
-        with bookies(tmp_path, service) as (first, _, _):
-            async with await fencepost.connect(service) as store:
+        with bookies(tmp_path, uri) as (first, _, _):
+            async with await fencepost.connect(uri) as store:
                 closed = await store.create_ledger()
                 await closed.append_many([b"x"] * 10)
                 await closed.close()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service
-from ledger.bookie.test_repair import Killable, bookies, entries_of, patience
+from ledger.bookie.test_repair import Killable, bookies, entries_of, until_gone
 
 import fencepost
 from fencepost.cli import main as cli
@@ -20,19 +18,6 @@ from fencepost.ledger.entries import runs_of
 from fencepost.ledger.rules.ensembles import write_set
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.ledger.rules.replication import fragments_on
-
-
-@pytest.fixture(scope="module")
-def metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
-@pytest.fixture
-def service(metadata: str, request: pytest.FixtureRequest) -> str:
-    """A separate cluster for each test, because ports are reused, and with them the ids of bookies."""
-    return f"{metadata}-{request.node.name}"
-
 
 SOON_GONE = "zkTimeout=500"
 
@@ -54,15 +39,15 @@ async def check_copies(store: LedgerClient, ledger: int, entries: int) -> None:
 
 
 def test_a_bookie_is_taken_out_of_the_cluster_and_all_its_entries_are_elsewhere(
-    tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command(*words: str) -> tuple[int, str, str]:
-        code = cli.main(["bookie", *words, "--metadata", service])
+        code = cli.main(["bookie", *words, "--metadata", uri])
         return code, *capsys.readouterr()
 
     async def main() -> None:
-        with bookies(tmp_path, service, SOON_GONE) as (first, second, _):
-            async with await fencepost.connect(service) as store:
+        with bookies(tmp_path, uri, SOON_GONE) as (first, second, _):
+            async with await fencepost.connect(uri) as store:
                 closed = await store.create_ledger(write_quorum=2, digest="hmac", password="secret")
                 await closed.append_many([b"x"] * 100)
                 await closed.close()
@@ -72,14 +57,12 @@ def test_a_bookie_is_taken_out_of_the_cluster_and_all_its_entries_are_elsewhere(
                 code, _, problem = await asyncio.to_thread(command, "decommission", gone)
                 assert (code, "is registered" in problem) == (SYSTEM_FAILED, True)
                 first.kill()
-                async with patience("the session of the bookie to end"):
-                    while gone in (await store.bookies()).writable:
-                        await asyncio.sleep(0.05)
+                await until_gone(store, gone)
                 code, told, _ = await asyncio.to_thread(command, "recover", gone, "--dry-run")
                 assert code == HOLDS and "2 ledgers have entries" in told and "of which 1 are not closed" in told
                 code, _, problem = await asyncio.to_thread(command, "recover", gone)
                 assert (code, "no bookie that could take the place" in problem) == (SYSTEM_FAILED, True)
-                fourth = Killable(tmp_path / "3", service, SOON_GONE)
+                fourth = Killable(tmp_path / "3", uri, SOON_GONE)
                 fourth.start()
                 try:
                     code, told, problem = await asyncio.to_thread(command, "decommission", gone)
@@ -100,13 +83,13 @@ def test_a_bookie_is_taken_out_of_the_cluster_and_all_its_entries_are_elsewhere(
 
 @pytest.mark.campaign
 def test_metadata_change_only_when_everything_was_copied(
-    tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The only copies of some entries are on bookies that are down. The ledger stays as it is."""
 
     async def main() -> None:
-        with bookies(tmp_path, service, SOON_GONE) as (first, second, _):
-            async with await fencepost.connect(service) as store:
+        with bookies(tmp_path, uri, SOON_GONE) as (first, second, _):
+            async with await fencepost.connect(uri) as store:
                 closed = await store.create_ledger(ensemble=2, write_quorum=1)
                 await closed.append_many([b"x"] * 10)
                 await closed.close()
@@ -115,10 +98,8 @@ def test_metadata_change_only_when_everything_was_copied(
                 for each in (first, second, _):
                     if each.bookie_id == gone:
                         each.kill()
-                async with patience("the session of the bookie to end"):
-                    while gone in (await store.bookies()).writable:
-                        await asyncio.sleep(0.05)
-                code = await asyncio.to_thread(cli.main, ["bookie", "recover", gone, "--metadata", service])
+                await until_gone(store, gone)
+                code = await asyncio.to_thread(cli.main, ["bookie", "recover", gone, "--metadata", uri])
                 assert code == SYSTEM_FAILED
                 lost = len(belonging_of_fragment(before, 0, gone))  # 5, if no bookie was slow
                 assert f"{lost} entries" in capsys.readouterr().err

@@ -9,14 +9,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from ledger.bookie.standing_bookies import metadata_service, started
-from patience import PATIENCE
+from ledger.bookie.standing_bookies import started
+from patience import PATIENCE, eventually
 
 import fencepost
 from fencepost.ledger.client.client import LedgerClient
@@ -82,13 +81,6 @@ def bookie(folder: Path, uri: str, **more: object) -> Iterator[subprocess.Popen[
         yield running
 
 
-async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not await holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.05)
-
-
 async def is_writable(store: LedgerClient) -> bool:
     with contextlib.suppress(StoreError):
         async with store.create_ledger(ensemble=1) as ledger:
@@ -136,8 +128,8 @@ class Entries:
 
 
 @pytest.mark.campaign
-def test_another_program_fills_the_disk(disk: Path, tmp_path: Path) -> None:
-    async def test(uri: str) -> None:
+def test_another_program_fills_the_disk(disk: Path, uri: str) -> None:
+    async def test() -> None:
         entries, other = Entries(), Program(disk)
         async with contextlib.AsyncExitStack() as exits:
             with bookie(disk, uri) as running:
@@ -166,22 +158,21 @@ def test_another_program_fills_the_disk(disk: Path, tmp_path: Path) -> None:
             with bookie(disk, uri) as running:
                 assert not await is_writable(store)
                 other.end()
-                await until(lambda: is_writable(store), "the bookie takes adds again")
+                await eventually(lambda: is_writable(store), "the bookie takes adds again")
                 await entries.all_are_there(store)
                 running.send_signal(signal.SIGTERM)
                 assert running.wait(PATIENCE) == 0, running.communicate()
 
-    with metadata_service(tmp_path / "metadata") as uri:
-        asyncio.run(test(uri))
+    asyncio.run(test())
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("journals_adds", [True, False])
-def test_a_fast_writer_fills_the_disk(disk: Path, tmp_path: Path, journals_adds: bool) -> None:
+def test_a_fast_writer_fills_the_disk(disk: Path, uri: str, journals_adds: bool) -> None:
     """The disk fills before anybody checks its room. Only a failed write reveals it."""
     more = {"diskCheckInterval": 3_000, "journalWriteData": str(journals_adds).lower()}
 
-    async def test(uri: str) -> None:
+    async def test() -> None:
         entries = Entries()
         async with contextlib.AsyncExitStack() as exits:
             with bookie(disk, uri, **more) as running:
@@ -196,9 +187,8 @@ def test_a_fast_writer_fills_the_disk(disk: Path, tmp_path: Path, journals_adds:
                 for number in [*entries.hashes][::2]:
                     await store.delete_ledger(number)
                     del entries.hashes[number]
-                await until(lambda: is_writable(store), "the bookie has removed what was deleted, and takes adds again")
+                await eventually(lambda: is_writable(store), "room, as what was deleted is removed")
                 await entries.all_are_there(store)
                 assert running.poll() is None
 
-    with metadata_service(tmp_path / "metadata") as uri:
-        asyncio.run(test(uri))
+    asyncio.run(test())

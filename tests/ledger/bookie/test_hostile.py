@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import KEY, Client, Served, add, entry, run, serving, until
+from ledger.bookie.serving import KEY, Client, Served, add, entry, run, serving
+from patience import eventually
 
 from fencepost.ledger import messages as m
 from fencepost.ledger.rules.codes import Code
@@ -36,9 +37,9 @@ async def bookie(directory: Path, **settings: Any) -> AsyncIterator[tuple[Served
         yield served, honest
         assert (await honest.ask(add(1, 1_000_000))).code is Code.OK
         assert (await honest.ask(m.ReadEntry(1, 0))).body == entry(1, 0)
-        await until(lambda: len(served.server.connections) == 1, "the other connections to be gone")
+        await eventually(lambda: len(served.server.connections) == 1, "the other connections to be gone")
         server = served.server
-        await until(lambda: not server.role.lookups and not server.role.waiting, "what was asked to be answered")
+        await eventually(lambda: not server.role.lookups and not server.role.waiting, "what was asked to be answered")
         assert (server.in_flight_bytes, server.role.polls, served.stopped, raised) == (0, {}, [], [])
 
 
@@ -325,7 +326,7 @@ def test_a_thousand_idle_connections_hinder_nobody(tmp_path: Path) -> None:
                 idle[-1].sendall((b"", b"\0", b"\0\0\0\x40\x0a\x06", struct.pack(">i", 5_000_000))[number % 4])
                 if number % 50 == 49:
                     assert (await honest.ask(add(1, number))).code is Code.OK
-            await until(lambda: len(served.server.connections) == count + 1, "the connections")
+            await eventually(lambda: len(served.server.connections) == count + 1, "the connections")
             for entry_id in range(100):
                 assert (await honest.ask(add(1, 2_000 + entry_id))).code is Code.OK
             for each in idle:
@@ -344,12 +345,12 @@ def test_a_writer_that_takes_no_answers_is_held_up_and_loses_nothing(tmp_path: P
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             deaf.setblocking(False)
             stream = b"".join(v3.encode_request(txn, add(2, txn % 50)) for txn in range(1, 1_000))
-            await until(lambda: len(served.server.connections) == 2, "the connection")
+            await eventually(lambda: len(served.server.connections) == 2, "the connection")
             hostile = served.server.connections[max(served.server.connections)]
             # The operating system would take some hundred thousand answers for the client.
             hostile.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             sending = asyncio.ensure_future(_send_for_ever(deaf, stream))
-            await until(lambda: hostile.is_blocked, "the bookie to hold the writer up")
+            await eventually(lambda: hostile.is_blocked, "the bookie to hold the writer up")
             for entry_id in range(1, 50):
                 assert (await honest.ask(add(1, entry_id))).code is Code.OK
                 assert hostile.transport.get_write_buffer_size() < 40 * limit
@@ -377,9 +378,9 @@ def test_small_batch_reads_for_large_answers_take_the_memory_of_few(tmp_path: Pa
             deaf = socket.create_connection(("127.0.0.1", served.port))
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             deaf.sendall(b"".join(v2.encode_request(txn, m.BatchRead(2, 0)) for txn in range(1_000)))
-            await until(lambda: len(served.server.connections) == 2, "the connection")
+            await eventually(lambda: len(served.server.connections) == 2, "the connection")
             hostile = served.server.connections[max(served.server.connections)]
-            await until(lambda: hostile.transport.get_write_buffer_size(), "the first answer")
+            await eventually(lambda: hostile.transport.get_write_buffer_size(), "the first answer")
             for entry_id in range(1, 50):
                 assert (await honest.ask(add(1, entry_id))).code is Code.OK
                 assert hostile.transport.get_write_buffer_size() < limit + 2 * size * count
@@ -411,7 +412,7 @@ def test_polls_that_never_end_are_few(tmp_path: Path) -> None:
             clients = [await served.client() for _ in range(5)]
             for client in clients:
                 client.send(*[m.ReadEntry(1, -1, previous_lac=2**62, wait=2**62)] * 100)
-            await until(lambda: len(served.server.role.polls) == 50, "the polls that may wait")
+            await eventually(lambda: len(served.server.role.polls) == 50, "the polls that may wait")
             for client in clients:
                 assert (await client.receive())[1].code is Code.TOO_MANY_REQUESTS
             assert (await honest.ask(add(1, 1))).code is Code.OK

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service
 from ledger.bookie.test_repair import WITHOUT_JOURNAL, Killable, NotStartedError, code_of, entries_of, until_whole
 
 import fencepost
@@ -40,23 +39,17 @@ def changed(path: Path) -> None:
 DAMAGES: tuple[Damage, ...] = (Path.unlink, empty, cut_off, changed)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
 @pytest.mark.campaign
-def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path, service: str) -> None:
+def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path, uri: str) -> None:
     """It was killed while its adds were in memory alone. Only the missing record says so."""
     running = tmp_path / "ledgers" / "current" / "RUNNING"
     directories = Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
     one_copy: dict[str, Any] = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
 
     async def main() -> None:
-        with contextlib.closing(Killable(tmp_path, f"{service}-running", *WITHOUT_JOURNAL)) as bookie:
+        with contextlib.closing(Killable(tmp_path, uri, *WITHOUT_JOURNAL)) as bookie:
             bookie.start()
-            async with await fencepost.connect(f"{service}-running") as store:
+            async with await fencepost.connect(uri) as store:
                 bookie.end()
                 of_a_clean_end = running.read_bytes()
                 bookie.start()
@@ -81,9 +74,8 @@ def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path,
     run(main())
 
 
-def test_a_repair_goes_on_although_its_marks_are_lost(tmp_path: Path, service: str) -> None:
+def test_a_repair_goes_on_although_its_marks_are_lost(tmp_path: Path, uri: str) -> None:
     """That entries may be missing is recorded beside how the bookie runs, too, also when it has ended cleanly."""
-    uri = f"{service}-repair"
 
     async def main() -> None:
         with contextlib.ExitStack() as exits:
@@ -109,9 +101,8 @@ def test_a_repair_goes_on_although_its_marks_are_lost(tmp_path: Path, service: s
 
 
 @pytest.mark.parametrize("is_checkpointed", [False, pytest.param(True, marks=pytest.mark.campaign)])
-def test_a_bookie_without_one_of_its_files_denies_nothing(tmp_path: Path, service: str, is_checkpointed: bool) -> None:
+def test_a_bookie_without_one_of_its_files_denies_nothing(tmp_path: Path, uri: str, is_checkpointed: bool) -> None:
     """It was killed with all adds in its journal. It has them, or says that it does not know, or does not start."""
-    uri = f"{service}-files-{is_checkpointed}"
     directory, whole = tmp_path / "bookie", tmp_path / "whole"
     one_copy: dict[str, Any] = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
     refused: list[tuple[str, NotStartedError]] = []

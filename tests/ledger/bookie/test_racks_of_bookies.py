@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service
-from ledger.bookie.test_repair import bookies, patience
+from ledger.bookie.test_repair import bookies, until_gone
+from patience import eventually
 
 import fencepost
 from fencepost.cli import main as cli
@@ -27,28 +26,24 @@ from fencepost.monitoring.table import PARTS
 STRICT = Policy(enforce_min_num_racks_per_write_quorum=True)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address.replace("/ledgers", "/clusters/one/ledgers")
-
-
 def test_racks_decide_where_ledgers_are_and_stay(
     tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    uri = f"{service}/clusters/one/ledgers"
+
     def command(*words: str) -> tuple[int, str, str]:
-        code = cli.main(["bookie", *words, "--metadata", service])
+        code = cli.main(["bookie", *words, "--metadata", uri])
         return code, *capsys.readouterr()
 
     async def asked(*words: str) -> tuple[int, str, str]:
         return await asyncio.to_thread(command, *words)
 
     async def main() -> None:
-        with bookies(tmp_path, service, "zkTimeout=500", count=4) as running:
+        with bookies(tmp_path, uri, "zkTimeout=500", count=4) as running:
             one, two, three, four = (each.bookie_id for each in running)
             async with (
-                await fencepost.connect(service) as soft,
-                await fencepost.connect(service, ClientSettings(placement=STRICT)) as strict,
+                await fencepost.connect(uri) as soft,
+                await fencepost.connect(uri, ClientSettings(placement=STRICT)) as strict,
             ):
                 with pytest.raises(NotEnoughBookiesError) as refused:
                     await strict.create_ledger(ensemble=2)
@@ -78,9 +73,8 @@ def test_racks_decide_where_ledgers_are_and_stay(
                 }  # fmt: skip
                 code, told, _ = await asked("list")
                 assert f"{four}  writable   /y/1\n" in told
-                async with patience("clients to see the racks"):
-                    while len(strict.driver.bookies.racks) < 4 or len(soft.driver.bookies.racks) < 4:
-                        await asyncio.sleep(0.02)
+                drivers = (strict.driver, soft.driver)
+                await eventually(lambda: all(len(each.bookies.racks) >= 4 for each in drivers), "the racks to be seen")
                 node = await soft.metadata.read_node(paths.RACKS)
                 assert node is not None and json.loads(node.data)["default"][four]["rack"] == "/y/1"
                 assert await soft.metadata._retry(soft.metadata._zookeeper.exists, "/clusters/one/bookies")
@@ -94,9 +88,7 @@ def test_racks_decide_where_ledgers_are_and_stay(
 
                 # The rack /y/1 goes away. With enforcement, nothing is copied into the other one.
                 running[3].kill()
-                async with patience("the session of the bookie to end"):
-                    while four in (await soft.bookies()).writable:
-                        await asyncio.sleep(0.05)
+                await until_gone(soft, four)
                 settings = tmp_path / "client.toml"
                 settings.write_text("enforceMinNumRacksPerWriteQuorum = true\n")
                 monkeypatch.setenv("FENCEPOST_CLIENT", str(settings))
@@ -120,9 +112,11 @@ def test_racks_decide_where_ledgers_are_and_stay(
                 repairs = AutoRecovery(soft, "here", recovery, counts)
                 await repairs.prepare()
                 repairing = asyncio.create_task(repairs.run())
-                async with patience("entries to be in two racks"):
-                    while "fewer than 2 racks: 0" not in (await asked("list", "misplaced"))[1]:
-                        await asyncio.sleep(0.05)
+
+                async def are_in_two_racks() -> bool:
+                    return "fewer than 2 racks: 0" in (await asked("list", "misplaced"))[1]
+
+                await eventually(are_in_two_racks, "entries to be in two racks")
                 repairing.cancel()
                 await asyncio.gather(repairing, return_exceptions=True)
                 async for each in soft.list_ledgers():
@@ -137,7 +131,7 @@ def test_racks_decide_where_ledgers_are_and_stay(
 def test_racks_that_are_none_and_a_node_that_has_something_else(
     service: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uri = service.replace("/one/", "/two/")
+    uri = f"{service}/clusters/two/ledgers"
 
     def command(*words: str) -> tuple[int, str, str]:
         code = cli.main(["bookie", *words, "--metadata", uri])

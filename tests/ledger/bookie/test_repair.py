@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from campaigns import campaign_if
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import bookie, metadata_service, started
-from patience import PATIENCE
+from ledger.bookie.standing_bookies import bookie, started
+from patience import PATIENCE, eventually
 
 import fencepost
 from fencepost.errors import SystemFailure
@@ -29,18 +29,6 @@ from fencepost.ledger.entries import Digests, Entry
 from fencepost.ledger.rules.boot import CLEAN_END, Run
 from fencepost.ledger.rules.codes import Code
 from fencepost.ledger.rules.metadata import DigestType, LedgerStatus
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
-@pytest.fixture
-def uri(service: str, request: pytest.FixtureRequest) -> str:
-    """A separate cluster for each test."""
-    return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
 
 
 class NotStartedError(AssertionError):
@@ -98,33 +86,30 @@ def bookies(tmp_path: Path, uri: str, *settings: str, count: int = 3) -> Iterato
 
 async def code_of(store: LedgerClient, bookie_id: str, request: m.Request) -> Code:
     """The code of a bookie's answer, once there is a connection to it again."""
-    async with patience(f"an answer to {request}"):
-        while (response := await store.ask(bookie_id, request)) is None:
-            await asyncio.sleep(0.05)
+    response: m.Response = await eventually(lambda: store.ask(bookie_id, request), f"an answer to {request}")
     return response.code
 
 
 async def entries_of(store: LedgerClient, bookie_id: str, ledger: int) -> Any:
     """The code and the runs of entries in a bookie's list of a ledger."""
-    async with patience(f"the entries of ledger {ledger}"):
-        while (response := await store.ask(bookie_id, m.ListEntries(ledger))) is None:
-            await asyncio.sleep(0.05)
-    return response.code, response.runs  # type: ignore[union-attr]
-
-
-@contextlib.asynccontextmanager
-async def patience(what: str) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            yield
-    except TimeoutError:
-        pytest.fail(f"waited in vain for {what}")
+    response = await eventually(lambda: store.ask(bookie_id, m.ListEntries(ledger)), f"the entries of ledger {ledger}")
+    return response.code, response.runs
 
 
 async def until_whole(store: LedgerClient, bookie_id: str, ledger: int, runs: Any) -> None:
-    async with patience(f"entries {runs} of ledger {ledger}"):
-        while await entries_of(store, bookie_id, ledger) != (Code.OK, runs):
-            await asyncio.sleep(0.05)
+    async def is_whole() -> bool:
+        return bool(await entries_of(store, bookie_id, ledger) == (Code.OK, runs))
+
+    await eventually(is_whole, f"entries {runs} of ledger {ledger}")
+
+
+async def until_gone(store: LedgerClient, bookie_id: str) -> None:
+    """Wait until a bookie's session has ended."""
+
+    async def is_gone() -> bool:
+        return bookie_id not in (await store.bookies()).writable
+
+    await eventually(is_gone, "the session of the bookie to end")
 
 
 WITHOUT_JOURNAL = ("journalWriteData=false", "flushInterval=100000000")
@@ -270,9 +255,9 @@ def test_a_bookie_that_has_lost_a_directory_repairs_itself_if_it_is_told_to(
                     assert again.bookie_id == first.bookie_id
                     await until_whole(store, first.bookie_id, closed.id, ((0, 99),))
                     await until_whole(store, first.bookie_id, opened.id, ((0, 49),))
-                    async with patience("the end of the repair"):
-                        while any(each.is_under_repair for each in directories.stamped()):
-                            await asyncio.sleep(0.05)
+                    await eventually(
+                        lambda: not any(each.is_under_repair for each in directories.stamped()), "the end of the repair"
+                    )
                     again.kill()
                 in_metadata = cookies.from_bytes((await store.metadata.read_cookie(first.bookie_id))[0])
                 assert in_metadata.token != token

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service
-from ledger.bookie.test_repair import bookies, patience
+from ledger.bookie.test_repair import bookies, until_gone
 
 import fencepost
 from fencepost.cli import main as cli
@@ -19,17 +17,11 @@ from fencepost.errors import HOLDS, WRONG_OPTIONS
 from fencepost.ledger.metadata.underreplication import UnderReplication
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
-        yield address
-
-
 def test_a_bookie_may_stop_while_no_ledger_needs_it(
-    tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command(bookie: str, *words: str) -> tuple[int, str, str]:
-        code = cli.main(["bookie", "safe-to-stop", bookie, *words, "--metadata", service])
+        code = cli.main(["bookie", "safe-to-stop", bookie, *words, "--metadata", uri])
         return code, *capsys.readouterr()
 
     async def asked(bookie: str, *words: str) -> tuple[int, str, str]:
@@ -45,8 +37,8 @@ def test_a_bookie_may_stop_while_no_ledger_needs_it(
         ]
 
     async def main() -> None:
-        with bookies(tmp_path, service, "zkTimeout=500") as (first, second, third):
-            async with await fencepost.connect(service) as store:
+        with bookies(tmp_path, uri, "zkTimeout=500") as (first, second, third):
+            async with await fencepost.connect(uri) as store:
                 one, two, three = first.bookie_id, second.bookie_id, third.bookie_id
                 closed = await store.create_ledger(write_quorum=3, ack_quorum=2)
                 await closed.append_many([b"x"] * 5)
@@ -71,9 +63,7 @@ def test_a_bookie_may_stop_while_no_ledger_needs_it(
                 assert taken is not None and await nodes.replicated(taken)
                 assert await at_risk(one) == []
                 third.kill()
-                async with patience("the session of the bookie to end"):
-                    while three in (await store.bookies()).writable:
-                        await asyncio.sleep(0.05)
+                await until_gone(store, three)
                 assert await at_risk(one) == [(closed.id, 0, False, "unreadable", [three])]
                 code, told, _ = await asked(one)
                 assert code == 1 and told == (

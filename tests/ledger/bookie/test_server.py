@@ -12,7 +12,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import KEY, add, entry, run, serving, until
+from ledger.bookie.serving import KEY, add, entry, run, serving
+from patience import eventually
 
 from fencepost.files.folders import OsFile
 from fencepost.ledger import messages as m
@@ -84,7 +85,7 @@ def test_a_long_poll_is_answered_when_the_lac_moves_or_its_time_is_over(tmp_path
             reader, writer = await served.client(), await served.client()
             assert (await writer.ask(add(1, 0))).code is Code.OK
             reader.send(m.ReadEntry(1, -1, previous_lac=-1, wait=600_000_000))
-            await until(lambda: served.server.role.polls, "the poll")
+            await eventually(lambda: served.server.role.polls, "the poll")
             assert (await writer.ask(add(1, 1))).code is Code.OK
             _, answer = await reader.receive()
             assert (answer.code, answer.entry_id, answer.lac, answer.body) == (Code.OK, 0, 0, entry(1, 0))
@@ -100,9 +101,9 @@ def test_polls_of_a_connection_that_is_gone_are_forgotten(tmp_path: Path) -> Non
             reader, writer = await served.client(), await served.client()
             await writer.ask(add(1, 0))
             reader.send(*[m.ReadEntry(1, -1, previous_lac=0, wait=60_000_000)] * 10)
-            await until(lambda: len(served.server.role.polls) == 10, "the polls")
+            await eventually(lambda: len(served.server.role.polls) == 10, "the polls")
             await reader.close()
-            await until(lambda: not served.server.role.polls, "them to be forgotten")
+            await eventually(lambda: not served.server.role.polls, "them to be forgotten")
             assert (await writer.ask(add(1, 1))).code is Code.OK
 
     run(main())
@@ -148,7 +149,7 @@ def test_garbage_closes_its_own_connection_alone(
             await other.ask(add(1, 0))
             hostile.writer.write(garbage)
             assert (await other.ask(add(1, 1))).code is Code.OK
-            await until(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
+            await eventually(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
             assert (await other.ask(m.ReadEntry(1, 1))).code is Code.OK
 
     run(main())
@@ -203,11 +204,11 @@ def test_parts_of_messages_never_take_more_memory_than_all_may_have(
             hostile = [await served.client() for _ in range(10)]
             for client in hostile:
                 client.writer.write(v3.encode_request(1, add(1, 0, b"x" * size))[:-1])
-            await until(lambda: server.crowded, "too much to be held")
+            await eventually(lambda: server.crowded, "too much to be held")
             assert (await other.ask(add(2, 0, b"x" * 100))).code is Code.OK
             assert server.in_flight_bytes == sum(each.held for each in server.connections.values())
             assert server.in_flight_bytes < limit + 10 * 300_000
-            await until(lambda: len(server.connections) == 1, "the hostile ones to be closed")
+            await eventually(lambda: len(server.connections) == 1, "the hostile ones to be closed")
             assert (server.in_flight_bytes, server.crowded) == (0, False)
 
     run(main())
@@ -235,7 +236,7 @@ def test_a_reader_that_takes_nothing_is_closed_and_never_holds_much_memory(
                     most = max(most, connection.transport.get_write_buffer_size())
                 assert (await other.ask(m.ReadEntry(1, 0))).code is Code.OK
             assert limit // 2 < most < limit + 2 * size
-            await until(lambda: not served.server.role.lookups, "what it asked for to be forgotten")
+            await eventually(lambda: not served.server.role.lookups, "what it asked for to be forgotten")
             slow.close()
 
     run(main())
@@ -359,9 +360,9 @@ def test_a_connection_that_changes_its_version_in_the_midst_of_requests_is_close
             hostile, other = await served.client(), await served.client()
             assert (await other.ask(add(1, 0))).code is Code.OK
             hostile.send(m.ReadEntry(1, -1, previous_lac=0, wait=60_000_000), m.ForceLedger(1))
-            await until(lambda: served.server.role.polls, "the poll")
+            await eventually(lambda: served.server.role.polls, "the poll")
             hostile.writer.write(v2.encode_request(1, m.ReadEntry(1, 0)))
-            await until(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
+            await eventually(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
             assert (await other.ask(add(1, 1))).code is Code.OK
             assert not served.stopped
 
@@ -443,9 +444,9 @@ def test_a_bookie_goes_on_with_loops_when_they_are_ready(tmp_path: Path) -> None
             half = v3.encode_request(100, add(2, 0))
             assert (await client.ask(add(1, 0))).code is Code.OK
             client.writer.write(half[:30])
-            await until(lambda: next(iter(served.server.connections.values())).held, "half a message")
+            await eventually(lambda: next(iter(served.server.connections.values())).held, "half a message")
             await asyncio.to_thread(served.server.use, [loops])
-            await until(lambda: served.server.loops, "the loops")
+            await eventually(lambda: served.server.loops, "the loops")
             client.writer.write(half[30:])
             assert (await client.receive()) == (100, m.AddEntryResponse(2, 0, Code.OK))
             client.send(*(add(1, entry_id) for entry_id in range(1, 100)))
@@ -520,8 +521,8 @@ def test_reads_at_once_from_a_disk_that_fails_are_told_so(tmp_path: Path, monkey
             assert {(await client.receive())[1].code for _ in range(10)} == {Code.IO_ERROR}
             client.send(*(m.ReadEntry(1, entry_id) for entry_id in range(10)))
             await client.close()
-            await until(lambda: not served.server.connections, "the end of the connection")
-            await until(
+            await eventually(lambda: not served.server.connections, "the end of the connection")
+            await eventually(
                 lambda: not served.server.role.reads and not served.server.role.lookups, "the reads to be forgotten"
             )
 

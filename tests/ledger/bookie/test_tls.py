@@ -13,7 +13,8 @@ from typing import Any
 
 import certificates
 import pytest
-from ledger.bookie.serving import Client, add, entry, run, serving, until
+from ledger.bookie.serving import Client, add, entry, run, serving
+from patience import eventually
 
 from fencepost.connections.tls import Files, Tls
 from fencepost.errors import OptionError
@@ -84,7 +85,7 @@ def test_a_handshake_that_fails_closes_its_own_connection_alone(tmp_path: Path) 
             other, hostile = await served.client(), await served.client()
             assert await hostile.ask(m.StartTls()) == m.StartTlsResponse(Code.OK)
             hostile.writer.write(b"no hello of a client" * 10)
-            await until(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
+            await eventually(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
             assert (await other.ask(add(1, 0))).code is Code.OK
 
     run(main())
@@ -137,7 +138,7 @@ def test_who_says_nothing_has_no_place_for_long_and_none_that_others_want(tmp_pa
     async def main() -> None:
         async with serving(tmp_path, certificates.server(), maxConnections=3, frameTimeoutMs=1_500) as served:
             silent = [await served.client() for _ in range(3)]
-            await until(lambda: len(served.server.connections) == 3, "connections")
+            await eventually(lambda: len(served.server.connections) == 3, "connections")
             client = await served.client()
             assert (await client.ask(add(1, 0))).code is Code.OK
             assert await silent[0].is_closed()

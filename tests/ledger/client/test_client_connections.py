@@ -12,7 +12,8 @@ import msgspec
 import pytest
 import uvloop
 from ledger.client.standins import QUICK, Cluster
-from ledger.client.test_ledgers import contents, run, until
+from ledger.client.test_ledgers import contents, run
+from patience import eventually
 
 from fencepost.ledger import errors
 from fencepost.ledger.client.connection import Connection
@@ -77,11 +78,11 @@ def test_a_bookie_that_is_not_there_leaves_everything_unanswered_and_is_tried_ag
         for txn in range(3):
             connection.send(asker, txn, ListEntries(1))
         assert not asker.told, "never before send returns"
-        await until(lambda: len(asker.told) == 3, "the end of the attempt")
+        await eventually(lambda: len(asker.told) == 3, "the end of the attempt")
         assert asker.told == [(0, None), (1, None), (2, None)]
         assert home.events == ["failed", "disconnected"]
         connection.send(asker, 3, ListEntries(1))
-        await until(lambda: len(asker.told) == 4, "the end of the next")
+        await eventually(lambda: len(asker.told) == 4, "the end of the next")
         assert connection.attempts == 2 and not connection.waiting and connection.unanswered_size == 0
         connection.close()
 
@@ -98,7 +99,7 @@ def test_roles_hear_that_a_connection_is_gone_before_what_is_unanswered() -> Non
 
         connection = Connection("b", home, QUICK)
         connection.send(Told(), 1, ListEntries(1))
-        await until(lambda: "unanswered" in home.events, "the end of the attempt")
+        await eventually(lambda: "unanswered" in home.events, "the end of the attempt")
         assert home.events == ["failed", "disconnected", "unanswered"]
         connection.close()
 
@@ -126,7 +127,7 @@ def test_whatever_is_no_response_breaks_the_connection_and_nothing_else(said: by
         home, asker = Home(server.sockets[0].getsockname()[1]), Asker()
         connection = Connection("b", home, QUICK)
         connection.send(asker, 1, ListEntries(1))
-        await until(lambda: asker.told, "the end of the connection")
+        await eventually(lambda: asker.told, "the end of the connection")
         assert asker.told == [(1, None)] and connection.link is None
         connection.close()
         server.close()
@@ -149,10 +150,10 @@ def test_a_bookie_that_is_silent_is_given_up_and_its_connection_too() -> None:
         connection = Connection("b", home, msgspec.structs.replace(QUICK, request_timeout=0.2))
         connection.send(asker, 1, ListEntries(1))
         connection.send(asker, 2, ReadEntry(1, -1, previous_lac=0, wait=300_000))
-        await until(lambda: len(asker.told) == 2, "the end of the connection")
+        await eventually(lambda: len(asker.told) == 2, "the end of the connection")
         assert home.events[-1] == "disconnected"
         connection.send(asker, 3, ListEntries(1))
-        await until(lambda: reached == 2, "another connection")
+        await eventually(lambda: reached == 2, "another connection")
         connection.close()
         server.close()
 
@@ -169,7 +170,7 @@ def test_a_bookie_that_is_far_behind_gets_no_more() -> None:
         connection = Connection("b", home, msgspec.structs.replace(QUICK, unanswered_limit=1000, request_timeout=60.0))
         for txn in range(3):
             connection.send(asker, txn, AddEntry(1, txn, -1, bytes(600), bytes(20)))
-        await until(lambda: asker.told, "what is refused")
+        await eventually(lambda: asker.told, "what is refused")
         assert asker.told == [(2, None)] and home.events == ["failed"] and len(connection.waiting) == 2
         connection.close()
         server.close()

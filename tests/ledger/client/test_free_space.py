@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from ledger.bookie.serving import run
-from ledger.bookie.standing_bookies import metadata_service
-from ledger.bookie.test_repair import bookies, patience
+from ledger.bookie.test_repair import bookies
+from patience import eventually
 
 import fencepost
 from fencepost.ledger.client.driver import Driver, drawn
@@ -48,7 +48,9 @@ class Asked:
         return None if free is None else GetBookieInfoResponse(Code.OK, None, free)
 
 
-def test_the_free_space_decides_where_new_ledgers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_free_space_decides_where_new_ledgers_are(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bookie is asked at once, again if it does not answer, and all are in each interval."""
     answers = Asked()
     weighted = ClientSettings(
@@ -60,48 +62,42 @@ def test_the_free_space_decides_where_new_ledgers_are(tmp_path: Path, monkeypatc
         )
     )
 
-    async def main(service: str) -> None:
-        with bookies(tmp_path, service, count=3) as running:
+    async def main() -> None:
+        with bookies(tmp_path, uri, count=3) as running:
             one, two, three = (each.bookie_id for each in running)
-            async with await fencepost.connect(service, weighted) as store:
+            async with await fencepost.connect(uri, weighted) as store:
                 found = store.driver.free
                 assert found.keys() == {one, two, three} and min(found.values()) > 0, "real bookies, before any ledger"
             monkeypatch.setattr(Driver, "ask", lambda self, *asked: answers.ask(self, *asked))
             answers.free = {one: 1 << 50, two: 1, three: None}
-            async with await fencepost.connect(service, weighted) as store:
+            async with await fencepost.connect(uri, weighted) as store:
                 assert store.driver.free == {one: 1 << 50, two: 1}
                 assert [each for each in range(50) if store.driver.mixed([two, three, one])[0] != one] == []
                 answers.free[three] = 1 << 60
-                async with patience("a bookie to be asked again"):
-                    while three not in store.driver.free:
-                        await asyncio.sleep(0.02)
+                await eventually(lambda: three in store.driver.free, "a bookie to be asked again")
                 assert store.driver.mixed([two, three, one])[0] in (one, three)
                 answers.free[two] = 5
-                async with patience("all bookies to be asked again"):
-                    while store.driver.free[two] != 5:
-                        await asyncio.sleep(0.02)
+                await eventually(lambda: store.driver.free[two] == 5, "all bookies to be asked again")
                 answers.free[one] = None
-                async with patience("a bookie that does not answer to be unknown"):
-                    while one in store.driver.free:
-                        await asyncio.sleep(0.02)
+                await eventually(lambda: one not in store.driver.free, "a bookie that does not answer to be unknown")
             before = answers.asked.copy()
-            async with await fencepost.connect(service) as store:
+            async with await fencepost.connect(uri) as store:
                 assert store.driver.free == {} and answers.asked == before, "nobody is asked unless it is for placement"
 
-    with metadata_service(tmp_path / "metadata") as address:
-        run(main(address))
+    run(main())
 
 
-def test_a_bookie_that_hangs_does_not_hold_up_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bookie_that_hangs_does_not_hold_up_a_client(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(self: Driver, bookie: str, request: Request) -> Any:
         await asyncio.Event().wait()
 
-    async def main(service: str) -> None:
-        with bookies(tmp_path, service, count=1):
+    async def main() -> None:
+        with bookies(tmp_path, uri, count=1):
             monkeypatch.setattr(Driver, "ask", never)
             policy = Policy(disk_weight_based_placement_enabled=True)
-            async with await fencepost.connect(service, ClientSettings(placement=policy, request_timeout=0.1)) as store:
+            async with await fencepost.connect(uri, ClientSettings(placement=policy, request_timeout=0.1)) as store:
                 assert store.driver.free == {}
 
-    with metadata_service(tmp_path / "metadata") as address:
-        run(main(address))
+    run(main())

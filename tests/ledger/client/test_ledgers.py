@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ledger.client.standins import Cluster
+from patience import eventually
 
 from fencepost.errors import OptionError
 from fencepost.ledger import errors
@@ -37,14 +38,6 @@ def run(
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(on_cluster())
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"waited in vain for {what}")
 
 
 async def contents(reader: Any, *span: int) -> list[bytes]:
@@ -343,7 +336,7 @@ def test_entries_that_are_not_there_are_said_so() -> None:
             with pytest.raises(errors.NoSuchEntryError, match="confirmed up to entry"):
                 await reader.read_entry(5)
             await ledger.close()
-            await until(lambda: reader.is_closed, "the end")
+            await eventually(lambda: reader.is_closed, "the end")
             with pytest.raises(errors.NoSuchEntryError, match="ends at entry 0"):
                 await contents(reader, 0, 1)
             with pytest.raises(errors.NoSuchEntryError, match="count from 0"):
@@ -383,7 +376,7 @@ def test_a_tail_gives_every_entry_once_in_order_until_the_end() -> None:
         for number in range(40):
             await ledger.append(b"%d" % number)
             if number % 10 == 9:
-                await until(lambda: len(seen) == number - 2, "what was confirmed, though nothing follows")
+                await eventually(lambda: len(seen) == number - 2, "what was confirmed, though nothing follows")
                 if number == 19:
                     await cluster.kill(ledger.metadata.fragments[-1].ensemble[0])
         await ledger.close()
@@ -644,7 +637,7 @@ def test_what_is_under_way_when_the_store_is_closed_fails() -> None:
         under_way.append(asyncio.ensure_future(ledger.close()))
         under_way.append(asyncio.ensure_future(anext(reader.tail())))
         under_way.append(asyncio.ensure_future(ledger.append_many([b"more"] * 3)))
-        await until(
+        await eventually(
             lambda: any(type(request) is AddEntry for each in cluster.bookies.values() for request in each.asked),
             "an add",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ledger.processes import Process, _initialise
+from ledger.processes import Process
 
 import fencepost
 from fencepost.traces import TraceEvent, pack, read, table
@@ -38,7 +38,6 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
     options = ("--trace", str(traces))
     metadata = Process(tmp_path, "metadata", str(tmp_path / "metadata"), "--port", "0", *options)
     uri = metadata.told.split()[2] + "/ledgers"
-    asyncio.run(_initialise(uri))
     bookies = [
         Process(tmp_path, "bookie", str(tmp_path / f"bookie{number}"), "--metadata", uri, "--port", "0", *options)
         for number in range(4)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from ledger.processes import Process, metadata_service
+from ledger.processes import Process
+from patience import eventually
 
 from fencepost.ledger import errors
 from fencepost.ledger.metadata.client import Bookies, MetadataClient
@@ -21,12 +22,6 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, marked_in_recovery
 
 METADATA = LedgerMetadata(1, 1, 1, (Fragment(0, ("b:1",)),), creation_token=5)
 INFO = BookieServiceInfo((Endpoint("bookie", "127.0.0.1", 3181),))
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("service")) as uri:
-        yield uri.removesuffix("/ledgers")
 
 
 @asynccontextmanager
@@ -41,14 +36,6 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
             await test()
 
     asyncio.run(bounded())
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"waited in vain for {what}")
 
 
 def test_a_cluster_is_made_once(service: str) -> None:
@@ -170,12 +157,12 @@ def test_a_watch_tells_once_of_a_change_and_of_a_deletion(service: str) -> None:
             await client.read_ledger(1, note)
             await other.write_ledger(1, METADATA, 0)
             await other.write_ledger(1, METADATA, 1)
-            await until(lambda: changes, "a change")
+            await eventually(lambda: changes, "a change")
             await client.read_ledger(1)
             assert changes == [1], "one watch, one notice"
             await client.read_ledger(1, note)
             await other.delete_ledger(1)
-            await until(lambda: changes == [1, 1], "the deletion")
+            await eventually(lambda: changes == [1, 1], "the deletion")
 
     run(test)
 
@@ -190,14 +177,14 @@ def test_bookies_register_for_the_life_of_their_session(service: str) -> None:
             async with connected(uri) as bookie:
                 await bookie.register_bookie("b:1", INFO)
                 await bookie.register_bookie("b:1", INFO)
-                await until(lambda: seen[-1] == Bookies(("b:1",)), "the bookie")
+                await eventually(lambda: seen[-1] == Bookies(("b:1",)), "the bookie")
                 assert await client.bookie_info("b:1") == INFO
                 assert await client.bookie_info("b:2") is None
                 await bookie.register_bookie("b:1", INFO, read_only=True)
-                await until(lambda: seen[-1] == Bookies((), ("b:1",)), "a bookie that is read-only")
+                await eventually(lambda: seen[-1] == Bookies((), ("b:1",)), "a bookie that is read-only")
                 assert await client.bookie_info("b:1") == INFO and await client.bookies() == seen[-1]
                 await bookie.unregister_bookie("b:1")
-                await until(lambda: seen[-1] == Bookies(), "no bookie")
+                await eventually(lambda: seen[-1] == Bookies(), "no bookie")
                 await bookie.register_bookie("b:1", INFO)
                 async with connected(uri) as second, connected(uri) as third:
                     taking = asyncio.create_task(second.register_bookie("b:1", INFO))
@@ -207,7 +194,7 @@ def test_bookies_register_for_the_life_of_their_session(service: str) -> None:
                     await taking
                     await third.register_bookie("b:1", INFO, replace=True)
                     assert await client.bookies() == Bookies(("b:1",))
-            await until(lambda: seen[-1] == Bookies(), "the end of the session")
+            await eventually(lambda: seen[-1] == Bookies(), "the end of the session")
             stop()
 
     run(test)
@@ -282,13 +269,13 @@ def test_a_session_that_expires_is_followed_by_another(service: str) -> None:
             await client.watch_bookies(seen.append)
             before = client.session_id
             await client.loop.run_in_executor(None, _end_session, client)
-            await until(lambda: Session.EXPIRED in sessions, "the end of the session")
-            await until(lambda: client.session is Session.CONNECTED, "the next session")
+            await eventually(lambda: Session.EXPIRED in sessions, "the end of the session")
+            await eventually(lambda: client.session is Session.CONNECTED, "the next session")
             assert client.session_id != before
             assert changes == [1], "a watch that is lost says that there may be a change"
-            await until(lambda: seen[-1] == Bookies(), "the end of the registration")
+            await eventually(lambda: seen[-1] == Bookies(), "the end of the registration")
             await client.register_bookie("b:1", INFO)
-            await until(lambda: seen[-1] == Bookies(("b:1",)), "the bookies, which are watched on")
+            await eventually(lambda: seen[-1] == Bookies(("b:1",)), "the bookies, which are watched on")
 
     run(test)
 
@@ -313,8 +300,8 @@ def test_a_service_that_is_killed_and_started_anew_is_waited_for(tmp_path: Path)
             changes: list[int] = []
             await client.read_ledger(1, changes.append)
             process.kill()
-            await until(lambda: client.session is not Session.CONNECTED, "the loss of the connection")
-            await until(lambda: changes == [1], "the loss of the watch")
+            await eventually(lambda: client.session is not Session.CONNECTED, "the loss of the connection")
+            await eventually(lambda: changes == [1], "the loss of the watch")
             client.operation_timeout = 0.2
             with pytest.raises(errors.OutcomeUnknownError, match="whether ledger 2 was changed is not known"):
                 await client.create_ledger(2, METADATA)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from kazoo import exceptions
+from patience import eventually
 
 from fencepost.ledger.metadata.session import Session, ZooKeeperSession
 
@@ -61,12 +62,6 @@ def ran(serves: Serves, test: Callable[[ZooKeeperSession, Owner], Awaitable[None
     asyncio.run(main())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def read(reader: asyncio.StreamReader) -> bytes:
     """The next message."""
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
@@ -113,8 +108,8 @@ def test_what_is_no_answer_breaks_the_connection_and_another_one_is_opened(messa
 
 def test_a_server_that_falls_silent_is_left_before_the_session_is_over() -> None:
     async def test(session: ZooKeeperSession, owner: Owner) -> None:
-        await until(lambda: Session.DISCONNECTED in owner.states)
-        await until(lambda: owner.states.count(Session.CONNECTED) == 2)
+        await eventually(lambda: Session.DISCONNECTED in owner.states, "the session to be disconnected")
+        await eventually(lambda: owner.states.count(Session.CONNECTED) == 2, "a second connection")
         assert session.client_id == (7, bytes(16)), "it is the same session"
 
     ran(is_silent, test)
@@ -127,7 +122,7 @@ def test_a_process_that_was_blocked_reads_first_what_has_come() -> None:
             writer.write(answer(number))
 
     async def test(session: ZooKeeperSession, owner: Owner) -> None:
-        await until(lambda: bool(owner.states))
+        await eventually(lambda: owner.states, "a state of the session")
         link = session._link
         assert link is not None
         for _ in range(3):
@@ -173,7 +168,7 @@ def test_requests_of_one_turn_go_out_together_in_their_order() -> None:
 def test_what_waits_when_a_session_is_stopped_fails_and_so_does_what_comes_later() -> None:
     async def test(session: ZooKeeperSession, owner: Owner) -> None:
         waiting = session.get("/x")
-        await until(lambda: bool(owner.states))
+        await eventually(lambda: owner.states, "a state of the session")
         session.timeout = 0.1
         await session.stop()
         with pytest.raises(exceptions.ConnectionLoss):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger.metadata.test_metadata_client import run, until
-from ledger.processes import metadata_service
+from ledger.metadata.test_metadata_client import run
+from patience import eventually
 
 from fencepost.ledger.errors import NoClusterError, UnknownLayoutError
 from fencepost.ledger.metadata.client import MetadataClient
@@ -87,12 +87,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 # -- in the metadata service ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("service")) as uri:
-        yield uri.removesuffix("/ledgers")
-
-
 @asynccontextmanager
 async def session(uri: str, name: str, makes: bool = False) -> AsyncIterator[UnderReplication]:
     async with await MetadataClient.connect(uri, session_timeout=4) as client:
@@ -155,7 +149,7 @@ def test_only_one_has_the_lock_and_it_goes_with_the_session(service: str) -> Non
                 assert await one.worker_of(1) == "two"
                 await one.release(1)  # it is not its own
                 assert await one.worker_of(1) == "two"
-            await until(changed.is_set, "to be told that the lock is gone")
+            await eventually(changed.is_set, "to be told that the lock is gone")
             again = await one.take(ignored)
             assert again is not None and again.ledger == 1
             await one.release(1)
@@ -200,7 +194,7 @@ def test_an_empty_folder_is_no_ledger_until_it_is_published(service: str) -> Non
             await asyncio.sleep(0.2)
             assert not changed.is_set() and [each async for each in nodes.all()] == []
             await nodes.publish(1, frozenset("b"), 1)
-            await until(changed.is_set, "the word that it is published")
+            await eventually(changed.is_set, "the word that it is published")
             assert await nodes.take(ignored) is not None
 
     run(test)
@@ -254,7 +248,7 @@ def test_the_oldest_vote_is_the_auditor(service: str) -> None:
                 assert await two.auditor() == "one"
                 node = await two.client.read_node("underreplication/auditorelection")
                 assert node is not None and node.data == b'bookieId: "one"\n'
-            await until(over.is_set, "to be told that the auditor is gone")
+            await eventually(over.is_set, "to be told that the auditor is gone")
             assert await two.is_elected(second, ignored) and await two.auditor() == "two"
             await two.withdraw(second)
             with pytest.raises(ValueError, match="is gone"):
@@ -288,16 +282,16 @@ def test_what_an_operator_sets_is_heard_of(service: str) -> None:
 
             assert await one.is_enabled(told)
             await two.disable()
-            await until(changed.is_set, "the word that it is disabled")
+            await eventually(changed.is_set, "the word that it is disabled")
             changed.clear()
             assert not await one.is_enabled(told)
             await two.enable()
-            await until(changed.is_set, "the word that it is enabled")
+            await eventually(changed.is_set, "the word that it is enabled")
             changed.clear()
             assert await one.recovery_delay(30, told) == (30, 0)
             assert await two.recovery_delay(60, ignored) == (30, 0)
             await two.set_recovery_delay(5)
-            await until(changed.is_set, "the word of another delay")
+            await eventually(changed.is_set, "the word of another delay")
             assert await one.recovery_delay(30, ignored) == (5, 1)
             assert await one.checked() is None
             await one.set_checked(1795303699873)

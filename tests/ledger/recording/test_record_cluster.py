@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import run, until
-from ledger.bookie.standing_bookies import Bookie, bookie, metadata_service
+from ledger.bookie.serving import run
+from ledger.bookie.standing_bookies import Bookie, bookie
 from ledger.recording.recording import Listed
+from patience import eventually
 
 import fencepost
 from fencepost.errors import OptionError
@@ -24,12 +25,6 @@ from fencepost.ledger.recording.process import Recording, RecordingOptions, Reco
 from fencepost.ledger.recording.redirects import PROPERTY, _with
 
 PATIENT = ClientSettings(request_timeout=2.0)
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("service")) as uri:
-        yield uri.removesuffix("/ledgers")
 
 
 class Recorder:
@@ -48,7 +43,7 @@ class Recorder:
         self.recording = recording
 
     async def records(self) -> Recording:
-        await until(lambda: self.recording or self.running.done(), "the recording")
+        await eventually(lambda: self.recording or self.running.done(), "the recording")
         if self.running.done():
             await self.running
         assert self.recording is not None
@@ -102,7 +97,7 @@ def test_a_ledger_that_is_written_and_recovered_is_in_the_trace(service: str, tm
                     await writer.append(b"late")
                 ledger = str(writer.id)
             trace = recorder.trace
-            await until(
+            await eventually(
                 lambda: len([event for event in trace.events if event.action == "metadata_seen"]) >= 3, "the metadata"
             )
             assert trace.started is not None and trace.started["kind"] == "record"
@@ -177,10 +172,10 @@ def test_a_bookie_that_registers_anew_is_led_to_again(service: str, tmp_path: Pa
             ((_, to),) = (await recorder.records()).bookies
             for times in (1, 2):
                 async with bookie(tmp_path / "b", uri):
-                    await until(lambda: len(recorder.trace.of("bookie_redirected")) == times, "the bookie")
+                    await eventually(lambda: len(recorder.trace.of("bookie_redirected")) == times, "the bookie")
                     assert await registration(uri, name) == (to, {PROPERTY: name})
             async with bookie(tmp_path / "b", uri, forceReadOnlyBookie=True):
-                await until(lambda: len(recorder.trace.of("bookie_redirected")) == 3, "the bookie, read-only")
+                await eventually(lambda: len(recorder.trace.of("bookie_redirected")) == 3, "the bookie, read-only")
                 assert await registration(uri, name) == (to, {PROPERTY: name})
 
     run(main())

@@ -5,15 +5,16 @@ missed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import run, until
-from ledger.processes import Process, metadata_service
+from ledger.bookie.serving import run
+from ledger.processes import Process
 from ledger.recording.recording import Listed
+from patience import eventually
 
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.recording.ledgers import Ledgers
@@ -29,12 +30,6 @@ TOLD = {
     "write_quorum": 3,
     "ack_quorum": 2,
 }
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with metadata_service(tmp_path_factory.mktemp("service")) as uri:
-        yield uri.removesuffix("/ledgers")
 
 
 class Following:
@@ -61,7 +56,7 @@ class Following:
 
     async def until(self, ledger: int, *events: tuple[str, Any]) -> None:
         """Wait until the trace has exactly these events of a ledger."""
-        await until(lambda: len(self.of(ledger)) >= len(events), f"{events} of {ledger}, which has {self.of(ledger)}")
+        await eventually(lambda: len(self.of(ledger)) >= len(events), f"{events} of ledger {ledger}")
         assert self.of(ledger) == [*events]
 
 
@@ -168,7 +163,7 @@ def test_metadata_that_can_not_be_read_are_told(service: str) -> None:
         async with following(f"{service}/foreign/ledgers", 1) as f:
             await f.client._retry(f.client._zookeeper.set, f.client._ledger_path(1), b"nonsense")
             f.ledgers.noticed(1)
-            await until(lambda: f.of(1), "the ledger")
+            await eventually(lambda: f.of(1), "the ledger")
             assert f.trace.actions == ["metadata_unreadable"]
             assert "damaged or foreign" in f.trace.events[0].parameters["reason"]
 
@@ -180,7 +175,7 @@ def test_there_are_limits_and_they_are_told(service: str, caplog: pytest.LogCapt
         async with following(f"{service}/limits/ledgers", *range(5), most=2, most_names=6) as f:
             for ledger in range(4):
                 f.ledgers.noticed(ledger)
-            await until(lambda: len(f.trace.events) == 4, "the ledgers")
+            await eventually(lambda: len(f.trace.events) == 4, "the ledgers")
             assert f.trace.actions.count("new_ledgers_unwatched") == f.trace.actions.count("metadata_unfollowed") == 1
             seen = [event.subject for event in f.trace.events if event.action == "metadata_seen"]
             assert sorted(map(str, seen)) == ["0", "1"]

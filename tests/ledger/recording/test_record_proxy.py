@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger.bookie.serving import KEY, add, entry, run, serving, until
+from ledger.bookie.serving import KEY, add, entry, run, serving
 from ledger.recording.recording import Listed, peer, proxying
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 from fencepost.errors import SystemFailure
 from fencepost.ledger import messages as m
@@ -56,7 +56,7 @@ def test_messages_pass_and_are_told_in_version_3(tmp_path: Path) -> None:
             assert (await client.ask(m.GetBookieInfo())).code is Code.OK
             assert (await client.ask(m.Auth("AuthDisabledPlugin", b"secret"))).code is Code.OK
             await client.close()
-            await until(lambda: "connection_ended" in stand.trace.actions, "the end of the connection")
+            await eventually(lambda: "connection_ended" in stand.trace.actions, "the end of the connection")
         trace, common = stand.trace, {"protocol": 3, "bookie": "b1", "connection": trace_label(stand.trace)}
         assert trace.actions == ["connected", *["request_passed", "response_passed"] * 12, "connection_ended"]
         assert [event.subject for event in trace.events] == [None, *["7"] * 20, *[None] * 5]
@@ -146,7 +146,7 @@ def test_a_connection_is_told_with_both_its_labels_and_its_process(
     async def main() -> None:
         async with peer() as server, proxying(server.port) as stand:
             _, writer = await stand.connection()
-            await until(lambda: server.writers and stand.trace.actions, "the connection onward")
+            await eventually(lambda: server.writers and stand.trace.actions, "the connection onward")
             (connected,) = stand.trace.of("connected")
             assert connected["connection"] == "{}:{}".format(*writer.get_extra_info("sockname"))
             assert connected["onward"] == "{}:{}".format(*server.writers[0].get_extra_info("peername"))
@@ -195,7 +195,7 @@ def test_a_response_that_names_no_ledger_is_told_with_that_of_its_request(tmp_pa
             server.answers = lambda data: frame(refusal.SerializeToString()) * 2
             client = await stand.client()
             client.send(add(7, 5, recovery=True))
-            await until(lambda: stand.proxy.counts.responses == 2, "the responses")
+            await eventually(lambda: stand.proxy.counts.responses == 2, "the responses")
             first, second = [event for event in stand.trace.events if event.action == "response_passed"]
             assert (first.subject, first.parameters["entry"], first.parameters["recovery"]) == ("7", 5, True)
             assert first.parameters["code"] == "TOO_MANY_REQUESTS" and "unasked" not in first.parameters
@@ -249,7 +249,7 @@ def test_bytes_are_passed_on_as_they_came_however_they_arrive(parts: list[bytes]
                 start += size
                 await asyncio.sleep(0)
             writer.write_eof()
-            await until(lambda: server.ended, "the end")
+            await eventually(lambda: server.ended, "the end")
             assert bytes(server.arrived) == data
             writer.close()
 
@@ -261,7 +261,7 @@ def test_any_answer_is_passed_on(data: bytes) -> None:
     async def main() -> None:
         async with peer() as server, proxying(server.port) as stand:
             reader, writer = await stand.connection()
-            await until(lambda: server.writers, "the connection onward")
+            await eventually(lambda: server.writers, "the connection onward")
             server.writers[0].write(data)
             server.writers[0].write_eof()
             assert await reader.read(-1) == data
@@ -289,10 +289,10 @@ def test_what_is_no_message_is_told(tmp_path: Path) -> None:
             _, writer = await stand.connection()
             good, large = v3.encode_request(1, add(7, 0)), v3.encode_request(2, add(7, 1, b"x" * 2_000))
             writer.write(good + frame(b"\x0anonsense") + good + large + good)
-            await until(lambda: len(server.arrived) == len(good) * 3 + 13 + len(large), "the bytes")
+            await eventually(lambda: len(server.arrived) == len(good) * 3 + 13 + len(large), "the bytes")
             writer.write(good)
             writer.close()
-            await until(lambda: "connection_ended" in stand.trace.actions, "the end")
+            await eventually(lambda: "connection_ended" in stand.trace.actions, "the end")
             assert stand.trace.actions == [
                 "connected",
                 "request_passed",
@@ -315,9 +315,9 @@ def test_a_message_that_ends_in_the_middle_is_passed_on_and_told(tmp_path: Path)
         async with peer() as server, proxying(server.port) as stand:
             _, writer = await stand.connection()
             writer.write(v3.encode_request(1, add(7, 0))[:-1])
-            await until(lambda: stand.trace.actions, "the connection onward")
+            await eventually(lambda: stand.trace.actions, "the connection onward")
             writer.close()
-            await until(lambda: server.ended, "the end")
+            await eventually(lambda: server.ended, "the end")
             assert bytes(server.arrived) == v3.encode_request(1, add(7, 0))[:-1]
             assert [each["reason"] for each in stand.trace.of("unparsed_passed")] == [
                 "it ends in the middle of a message"
@@ -335,7 +335,7 @@ def test_a_side_that_does_not_read_stops_the_other_from_being_read() -> None:
             message = v3.encode_request(1, add(7, 0, b"x" * 60_000))
             count = 1_000  # far more than the buffers of sockets take
             writer.write(message * count)
-            await until(
+            await eventually(
                 lambda: stand.proxy.links and all(link.server._is_full for link in stand.proxy.links), "full buffers"
             )
             (link,) = stand.proxy.links
@@ -346,7 +346,7 @@ def test_a_side_that_does_not_read_stops_the_other_from_being_read() -> None:
             assert before < count and writer.transport.get_write_buffer_size() > 0
             assert link.server.transport.get_write_buffer_size() + len(link.client._held) <= 3 << 20
             server.reads.set()
-            await until(lambda: len(server.arrived) == count * len(message), "all of it")
+            await eventually(lambda: len(server.arrived) == count * len(message), "all of it")
             assert stand.proxy.counts.requests == count
             writer.close()
 
@@ -417,9 +417,9 @@ def test_what_waits_still_arrives_when_the_client_has_ended() -> None:
             _, writer = await stand.connection()
             data = v3.encode_request(1, add(7, 0)) + v3.encode_request(2, add(7, 1)) + b"\0\0"
             writer.write(data)
-            await until(lambda: "message_delayed" in stand.trace.actions, "the delay")
+            await eventually(lambda: "message_delayed" in stand.trace.actions, "the delay")
             writer.close()
-            await until(lambda: server.ended, "the end")
+            await eventually(lambda: server.ended, "the end")
             assert bytes(server.arrived) == data
             assert stand.trace.actions[-4:] == [
                 "request_passed",
@@ -439,7 +439,7 @@ def test_a_connection_is_cut_on_both_sides_in_place_of_the_message(tmp_path: Pat
             assert (await client.ask(add(7, 0))).code is Code.OK
             client.send(add(7, 1))
             assert await client.is_closed()
-            await until(lambda: not bookie.server.connections, "the end of the bookie's connection")
+            await eventually(lambda: not bookie.server.connections, "the end of the bookie's connection")
             assert stand.trace.actions[-2:] == ["connection_cut", "connection_ended"]
             assert recorded(stand.trace, "connection_cut", "direction", "kind", "entry", "rule") == [
                 ("response", "add", 1, 1)
@@ -479,7 +479,7 @@ def test_no_more_connections_are_passed_on_than_the_limit(tmp_path: Path) -> Non
             assert recorded(stand.trace, "connection_refused", "error") == [("more than 1 connections",)]
             await client.ask(add(7, 1))
             await client.close()
-            await until(lambda: not stand.proxy.links, "the end")
+            await eventually(lambda: not stand.proxy.links, "the end")
             third = await stand.client()
             await third.ask(add(7, 2))
             await third.close()
@@ -507,7 +507,7 @@ def test_requests_without_an_answer_take_no_more_than_their_room(monkeypatch: py
         async with peer() as server, proxying(server.port) as stand:
             client = await stand.client()
             client.send(*(add(7, number) for number in range(50)))
-            await until(lambda: stand.proxy.counts.requests == 50, "the requests")
+            await eventually(lambda: stand.proxy.counts.requests == 50, "the requests")
             (link,) = stand.proxy.links
             assert len(link.asked) == 10 and ("add", 50) in link.asked
             await client.close()
@@ -528,7 +528,7 @@ def test_the_end_of_the_proxy_is_told_of_every_connection(tmp_path: Path) -> Non
         async with peer() as server:
             async with proxying(server.port) as stand:
                 writers = [(await stand.connection())[1] for _ in range(3)]
-                await until(lambda: len(stand.trace.of("connected")) == 3, "the connections")
+                await eventually(lambda: len(stand.trace.of("connected")) == 3, "the connections")
             assert recorded(stand.trace, "connection_ended", "by") == [("proxy",)] * 3
             for writer in writers:
                 writer.close()

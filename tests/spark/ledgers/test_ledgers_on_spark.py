@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -14,8 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger.bookie.standing_bookies import bookie, metadata_service
-from patience import PATIENCE
+from ledger.bookie.standing_bookies import bookie
+from ledger.processes import metadata_service
+from patience import PATIENCE, until
 from pyspark.errors import PySparkException
 
 import fencepost
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     async def stand() -> None:
         async with AsyncExitStack() as stack:
-            uri = stack.enter_context(metadata_service(folder / "metadata"))
+            uri = stack.enter_context(metadata_service(folder)) + "/ledgers"
             told.bookies = [await stack.enter_async_context(bookie(folder / f"b{number}", uri)) for number in range(4)]
             told.uri, told.loop, told.is_over = uri, asyncio.get_running_loop(), asyncio.Event()
             is_up.set()
@@ -52,13 +52,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def source(reader: Any, cluster: Any, **options: Any) -> Any:
     return reader.format("fencepost").options(metadata=cluster.uri, **options)
-
-
-def until(holds: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> None:
@@ -164,7 +157,8 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(
                 lambda: (
                     query.lastProgress is not None
                     and sum(each["numInputRows"] > 0 for each in query.recentProgress) >= batches
-                )
+                ),
+                "batches",
             )
             query.stop()
             assert all(each["numInputRows"] <= 300 for each in query.recentProgress)
