@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if, campaigns_but_every, engine_for
+from protocols.faulty_rules import Rule, always, instead
 
 from fencepost import Options, Protocol, Result, SearchOptions, check
 from fencepost.log import rules
@@ -59,15 +61,12 @@ VIOLATED: dict[str, tuple[int, int]] = {
     "withdrawal-overlooked": (8, 549),
 }
 
-RESULTS: dict[str, Result] = {}
 
-
+@cache
 def result_of(name: str) -> Result:
     """The result of checking a configuration. Each is checked once for all tests."""
-    if name not in RESULTS:
-        engine = engine_for(HOLDS.get(name, (0, 0))[0])
-        RESULTS[name] = check(Log.configured(name), engine=engine, options=Options(workers=1))
-    return RESULTS[name]
+    engine = engine_for(HOLDS.get(name, (0, 0))[0])
+    return check(Log.configured(name), engine=engine, options=Options(workers=1))
 
 
 def test_every_configuration_is_checked() -> None:
@@ -211,18 +210,6 @@ def test_what_ledger_chaining_has_no_step_for(given: dict[str, Any]) -> None:
 
 
 # -- planted faults ----------------------------------------------------------------------------------------------------
-
-Rule = Callable[..., Any]
-
-
-def always(value: Any) -> Callable[[Rule], Rule]:
-    """A rule that always gives this answer."""
-    return lambda rule: lambda *args, **kwargs: value
-
-
-def instead(changed: Rule) -> Callable[[Rule], Rule]:
-    """Another rule."""
-    return lambda rule: changed
 
 
 def unsealed(rule: Rule) -> Rule:

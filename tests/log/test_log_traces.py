@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from campaigns import campaign_if
 from traces.tampering import renumbered
+from traces.traced import recording, said, sorted_by_node
 
 from fencepost import SearchOptions, check
 from fencepost.log.rules import ALL, Protections
@@ -19,7 +20,6 @@ from fencepost.log.simulation.environment import LOG, Broken
 from fencepost.log.simulation.world import World
 from fencepost.protocols.log.conformance import LogConformance
 from fencepost.protocols.log.running import RunningLog
-from fencepost.simulation.trace import SimTrace
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.verdict import Verdict
@@ -56,29 +56,16 @@ FAULTS: list[tuple[str, int, str, str]] = [
 @cache
 def traced(seed: int, protections: Protections = ALL, patience: int | None = None) -> tuple[Event, ...]:
     """The trace of a world, after writing and reading it. It ends where a promise is broken."""
-    events: list[Event] = []
-
-    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: object) -> None:
-        events.append(
-            Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
-        )
-
-    world = World(seed, protections, SimTrace(emit))
+    trace, events = recording()
+    world = World(seed, protections, trace)
     world.settings = msgspec.structs.replace(world.settings, patience=patience)
     with suppress(Broken, ValueError):
         world.run()
-    return tuple(sorted(events, key=lambda event: (event.node, event.incarnation, event.seq)))
+    return tuple(sorted_by_node(events))
 
 
 def validated(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
     return VALIDATOR.validate(LOG, events, shuffle)
-
-
-def said(verdict: Verdict) -> str:
-    return verdict.problem or "; ".join(
-        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}"
-        for each in verdict.refusals
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
+from protocols.results import result_of
 
-from fencepost import ModelValue, OptionError, Result, SearchOptions, action, check, invariant, require
+from fencepost import ModelValue, OptionError, SearchOptions, action, check, invariant, require
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadResponse, ReadResult, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Ensemble, Entry
@@ -73,15 +74,6 @@ CONFIGURATIONS: dict[str, Any] = {
     "reads-move-on": 23,
     "fragments-at-once": 13,
 }
-
-RESULTS: dict[str, Result] = {}
-
-
-def result_of(protocol: BookKeeper) -> Result:
-    """The result of checking ``protocol``. Each configuration is checked once."""
-    if repr(protocol) not in RESULTS:
-        RESULTS[repr(protocol)] = check(protocol)
-    return RESULTS[repr(protocol)]
 
 
 def protocol(

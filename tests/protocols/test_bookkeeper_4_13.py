@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
+from protocols.results import result_of
 
-from fencepost import ModelValue, Result, SearchOptions, action, check, require
+from fencepost import ModelValue, SearchOptions, action, check, require
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import Entry
 from fencepost.protocols.bookkeeper.v4_13 import W1, W2, AddEntryRequest, AddEntryResponse, BookKeeper413
@@ -65,16 +66,6 @@ CONFIGURATIONS: dict[str, Any] = {
     "defect-2-one-entry": 21,
     "defect-2-fixed": 356_965,
 }
-
-
-RESULTS: dict[str, Result] = {}
-
-
-def result_of(protocol: BookKeeper413) -> Result:
-    """The result of checking ``protocol``. Each configuration is checked once."""
-    if repr(protocol) not in RESULTS:
-        RESULTS[repr(protocol)] = check(protocol)
-    return RESULTS[repr(protocol)]
 
 
 def protocol(bookies: int, write_quorum: int, ack_quorum: int, send_limit: int = 1, **constants: Any) -> BookKeeper413:

@@ -4,11 +4,13 @@ protection.
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from campaigns import MANY_STATES, campaign_if, campaigns_but_every
+from protocols import results
 from protocols.cluster import Behaviour
 
 from fencepost import (
@@ -159,14 +161,7 @@ NEEDED: list[tuple[dict[str, Any], tuple[int | None, int | None, int | None]]] =
 ]
 DAMAGE: list[dict[str, Any]] = [{"disk_loss": False}, {"disk_loss": False, "journal_fences": False}, {}]
 
-RESULTS: dict[str, Result] = {}
-
-
-def result_of(protocol: BookKeeperBoot) -> Result:
-    """The result of checking ``protocol``. Each is checked once."""
-    if repr(protocol) not in RESULTS:
-        RESULTS[repr(protocol)] = check(protocol, engine="embedded", options=Options(workers=1))
-    return RESULTS[repr(protocol)]
+result_of = partial(results.result_of, engine="embedded", options=Options(workers=1))
 
 
 def length(result: Result) -> int | None:

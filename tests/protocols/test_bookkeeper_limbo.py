@@ -1,13 +1,15 @@
 """BookKeeper without the journal, against TLC's results for ``BookKeeperProtocolWithLimbo.tla``."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if
+from protocols import results
 
-from fencepost import ModelValue, Options, Result, SearchOptions, State, Trace, action, check, require
+from fencepost import ModelValue, Options, SearchOptions, State, Trace, action, check, require
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Entry
 from fencepost.protocols.bookkeeper.limbo import BookKeeperLimbo
@@ -68,15 +70,7 @@ ONE_PROTECTION = [
     (2, 2, 1, "c", "fence", None),
 ]
 
-
-RESULTS: dict[str, Result] = {}
-
-
-def result_of(protocol: BookKeeperLimbo) -> Result:
-    """The result of checking ``protocol``. Each configuration is checked once."""
-    if repr(protocol) not in RESULTS:
-        RESULTS[repr(protocol)] = check(protocol, options=Options(workers=1))
-    return RESULTS[repr(protocol)]
+result_of = partial(results.result_of, options=Options(workers=1))
 
 
 def protocol(

@@ -16,9 +16,9 @@ from pathlib import Path
 import patience
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError
 from kazoo.retry import KazooRetry
 from quorum.hosts import free_ports
+from quorum.test_members import certainly
 
 from bench.quorum.processes import Processes
 from fencepost.cli import main as cli
@@ -53,13 +53,6 @@ def quorum(capsys: pytest.CaptureFixture[str]) -> Quorum:
         return code, said.out, said.err
 
     return ran
-
-
-def certainly(client: KazooClient, path: str) -> None:
-    try:
-        client.retry(client.create, path, b"")
-    except NodeExistsError:
-        pass
 
 
 def test_members_are_killed_wiped_removed_and_added(processes: Start, quorum: Quorum) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from campaigns import campaign_if
 from quorum.test_planted_quorum import PLANTED, UNSEEN, Planted, plant
+from traces.traced import recording, said, sorted_by_node
 
 from fencepost import check
 from fencepost.cli.main import main
@@ -86,14 +87,9 @@ FAULTS: list[tuple[str, int, str, str]] = [
 
 def run(seed: int | Case, protections: Protections = ALL) -> tuple[str, list[Event]]:
     """The promise that a run breaks, and its trace after it was written and read."""
-    events: list[Event] = []
-
-    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: object) -> None:
-        told = msgspec.json.decode(msgspec.json.encode(parameters))
-        events.append(Event(node, incarnation, seq, action, subject, told))
-
-    outcome = simulate(seed, protections, trace=SimTrace(emit))
-    return outcome.promise, sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
+    trace, events = recording()
+    outcome = simulate(seed, protections, trace=trace)
+    return outcome.promise, sorted_by_node(events)
 
 
 @cache
@@ -105,13 +101,6 @@ def traced(seed: int) -> tuple[Event, ...]:
 
 def validated(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
     return VALIDATOR.validate(TRACED_AS, events, shuffle)
-
-
-def reason(verdict: Verdict) -> str:
-    return verdict.problem or "; ".join(
-        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}"
-        for each in verdict.refusals
-    )
 
 
 def is_told(verdict: Verdict, step: str, why: str) -> bool:
@@ -126,7 +115,7 @@ def test_traces_of_quorums_are_accepted() -> None:
     taken: set[str] = set()
     for seed in SEEDS:
         verdict = validated(traced(seed))
-        assert verdict.accepted, (seed, reason(verdict))
+        assert verdict.accepted, (seed, said(verdict))
         taken |= {event.action for event in traced(seed)}
     assert taken >= {
         "restart_with_state",
@@ -157,7 +146,7 @@ def test_a_replica_that_goes_on_from_an_older_snapshot_is_accepted() -> None:
 def test_another_order_that_causes_allow_is_accepted_too() -> None:
     for seed in SEEDS[:6]:
         verdict = validated(traced(seed), shuffle=seed)
-        assert verdict.accepted, (seed, reason(verdict))
+        assert verdict.accepted, (seed, said(verdict))
 
 
 def test_a_run_is_the_same_traced_or_not() -> None:
@@ -169,7 +158,7 @@ def test_a_run_is_the_same_traced_or_not() -> None:
 @pytest.mark.parametrize(("name", "seed", "step", "why"), PROTECTIONS, ids=[row[0] for row in PROTECTIONS])
 def test_a_protection_that_is_switched_off_is_told(name: str, seed: int, step: str, why: str) -> None:
     verdict = validated(run(seed, ALL.replace(**{name: False}))[1])
-    assert is_told(verdict, step, why), reason(verdict)
+    assert is_told(verdict, step, why), said(verdict)
 
 
 def test_every_protection_is_accounted_for() -> None:
@@ -183,7 +172,7 @@ def test_a_planted_fault_is_told(name: str, seed: int, step: str, why: str) -> N
         protections = plant(fault, patched)
         events = run(seed, protections)[1]
     verdict = validated(events)
-    assert not why or is_told(verdict, step, why), reason(verdict)
+    assert not why or is_told(verdict, step, why), said(verdict)
     assert not verdict.accepted
 
 
@@ -199,7 +188,7 @@ def test_an_election_state_that_is_stored_late_breaks_a_promise_too() -> None:
 def test_an_observer_that_looks_for_its_leader_fetches_from_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replica, "_durable_end", property(lambda self: self.log.end))
     verdict = validated(run(replace(drawn(5), voters=1, slow_syncs=0.9))[1])
-    assert is_told(verdict, "send_fetch_request", "there is no 6 among 0"), reason(verdict)
+    assert is_told(verdict, "send_fetch_request", "there is no 6 among 0"), said(verdict)
 
 
 @pytest.mark.parametrize("action", ["become_leader", "store_election", "append_fetched", "sync", "truncate"])

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError
+from quorum.test_members import certainly
 
 from bench.quorum.processes import Processes
 from fencepost.protocols.quorum.conformance import QuorumConformance
@@ -31,13 +30,6 @@ def processes(tmp_path: Path) -> Iterator[Callable[[int], Processes]]:
     yield started
     for each in made:
         each.close()
-
-
-def certainly(client: KazooClient, path: str) -> None:
-    try:
-        client.retry(client.create, path, b"")
-    except NodeExistsError:
-        pass
 
 
 def judged(folder: Path) -> tuple[Verdict, set[str]]:

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from checker.engines.compare import answer, by_embedded, by_reference, disagreement
+from checker.engines.compare import by_embedded, by_reference, disagreement
 from checker.engines.random_refinements import seeded
 from checker.engines.test_refinement import SMALL, Computed, Digits
-
-from fencepost import Protocol
-from fencepost.checker.engines.options import SparkOptions
-from fencepost.semantics import Stepper
-from fencepost.spark import engine
+from spark.test_levels import by_spark
 
 pytestmark = pytest.mark.usefixtures("here")
-
-
-def by_spark(protocol: Protocol, **options: Any) -> dict[str, Any]:
-    """The Spark engine's answer."""
-    stepper = Stepper(protocol)
-    explored = engine.explore(stepper, SparkOptions(**{"workers": 1, "handover": 2, **options}))
-    if explored.failure is not None:
-        raise explored.failure
-    return answer(stepper, explored)
 
 
 @pytest.mark.parametrize("seed", [1, 4, 28, 62])

@@ -24,7 +24,7 @@ from fencepost.language.context import FROM_HERE, UNSET, Sieve, Slot, Universe
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model, language_of
 from fencepost.semantics import Deadline, Stepper, state, stepper
-from fencepost.tla import compiler, layout, protocol, runtime, sets, suppositions, values
+from fencepost.tla import compiler, protocol, runtime, sets, suppositions, values
 from fencepost.tla.held import Held
 from fencepost.tla.language import Tla
 from fencepost.tla.library import tlc
@@ -44,18 +44,6 @@ def model_of(folder: Path, example: Example) -> Model:
 
 def counts(result: Result) -> tuple[int, int, int]:
     return result.distinct_states, result.generated_states, result.depth
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets how many evaluations there are before the layout is chosen, so that members appear during the search."""
-
-    def look(most: int) -> None:
-        monkeypatch.setattr(layout, "FIRST_LOOK", most)
-        monkeypatch.setattr(layout, "NEAR", max(2, most // 20))
-        monkeypatch.setattr(layout, "FEW", 0)
-
-    return look
 
 
 # -- searches ----------------------------------------------------------------------------------------------------------

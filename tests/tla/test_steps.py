@@ -15,7 +15,7 @@ from tla import files
 from fencepost import Result, check
 from fencepost.language.loading import configured, find
 from fencepost.language.seam import Model
-from fencepost.tla import layout, runtime, stored
+from fencepost.tla import runtime, stored
 from fencepost.tla.language import Tla
 from fencepost.tla.values import EvaluationError, Reads, Set
 
@@ -126,18 +126,6 @@ def lengths(result: Result) -> dict[str, int]:
     return {each.name: len(each.trace.states) for each in result.violations if each.trace is not None}
 
 
-@pytest.fixture
-def fine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Has sets and maps taken apart, and members appear during the search."""
-
-    def look(most: int) -> None:
-        monkeypatch.setattr(layout, "FIRST_LOOK", most)
-        monkeypatch.setattr(layout, "NEAR", max(2, most // 20))
-        monkeypatch.setattr(layout, "FEW", 0)
-
-    return look
-
-
 @cache
 def untold(seed: int) -> dict[str, int]:
     """How long the counterexamples of some random properties are where none knows anything."""
@@ -155,28 +143,28 @@ def told(folder: Path, seed: int, engine: str = "embedded", by: str = "embedded"
 @pytest.mark.parametrize("most", [20, 2_000])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.campaign)])
 def test_what_is_known_of_steps_changes_no_answer(
-    tmp_path: Path, fine: Callable[[int], None], seed: int, most: int
+    tmp_path: Path, looks: Callable[[int], None], seed: int, most: int
 ) -> None:
     plain = untold(seed)
-    fine(most)
+    looks(most)
     assert told(tmp_path, seed) == plain and 10 < len(plain) < 40
 
 
 def test_the_interpreted_engine_knows_it_too(
-    tmp_path: Path, fine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = untold(1)
-    fine(2_000)
+    looks(2_000)
     monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": 1 << 20, "queued": 1 << 20, "orbits": 1})
     assert told(tmp_path, 1, engine="auto", by="interpreted") == plain
 
 
 @pytest.mark.parametrize("calls", [100, 400])
 def test_the_compiled_engine_takes_it_over(
-    tmp_path: Path, fine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, calls: int
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     plain = untold(1)
-    fine(20)
+    looks(20)
     monkeypatch.setattr("fencepost.api.check.SMALL", {"calls": calls, "queued": 1 << 20, "orbits": 1})
     monkeypatch.setattr(Tla, "after_search", lambda self, model, stepper: model)
     assert told(tmp_path, 1, engine="auto") == plain
@@ -184,10 +172,10 @@ def test_the_compiled_engine_takes_it_over(
 
 @pytest.mark.parametrize("name", ["changed", "slots", "moved", "keys", "rule", "may be", "kept"])
 def test_a_fault_in_what_is_known_is_found(
-    tmp_path: Path, fine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plain = untold(1)
-    fine(2_000)
+    looks(2_000)
     plant(monkeypatch, name)
     assert told(tmp_path, 1) != plain
 
@@ -227,9 +215,9 @@ def test_a_test_that_fails_decides_nothing_before_its_turn(error: Exception) -> 
 
 
 def test_computed_parts_are_not_read_where_a_step_does_not_touch_them(
-    tmp_path: Path, fine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fine(2_000)
+    looks(2_000)
     model = model_of(tmp_path, [r"\/ UNCHANGED <<Ats, On, Sum>> \/ \E n \in Node : Go(n) \/ Stop(n) \/ Forget"])
     found = check(model, engine="embedded")
     monkeypatch.setattr(Tla, "steps_know_changes", False)

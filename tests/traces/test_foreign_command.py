@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from docs.documents import EXAMPLES
 
-from fencepost.cli.main import main
 from fencepost.traces import RunsFile, read
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.conformance import Event
@@ -48,17 +47,6 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 Said = tuple[int, str, str]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run the command. Returns its exit code, standard output and standard error."""
-
-    def run(*arguments: str | Path) -> Said:
-        code = main(["validate", *map(str, arguments)])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def bank(file: str = BANK) -> Any:

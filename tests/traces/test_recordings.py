@@ -385,32 +385,20 @@ def test_an_entry_goes_to_a_bookie_that_is_not_in_its_write_set() -> None:
 
 
 def test_a_response_that_nobody_has_asked_for() -> None:
+    response: dict[str, Any] = {
+        "kind": "add",
+        "bookie": "b1",
+        "connection": "to b1",
+        "protocol": 3,
+        "number": 99,
+        "entry": 3,
+        "recovery": False,
+    }
     seen = written()
-    seen.answer(
-        {
-            "kind": "add",
-            "bookie": "b1",
-            "connection": "to b1",
-            "protocol": 3,
-            "number": 99,
-            "entry": 3,
-            "recovery": False,
-        }
-    )
+    seen.answer(response)
     assert "nobody has sent what it receives" in refused(seen)
     seen = written()
-    seen.answer(
-        {
-            "kind": "add",
-            "bookie": "b1",
-            "connection": "to b1",
-            "protocol": 3,
-            "number": 99,
-            "entry": 3,
-            "recovery": False,
-        },
-        unasked=True,
-    )
+    seen.answer(response, unasked=True)
     assert accepted(seen)
 
 

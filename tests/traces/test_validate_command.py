@@ -12,23 +12,11 @@ import pytest
 from traces.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
 from fencepost.cli.commands import validate
-from fencepost.cli.main import main
 from fencepost.traces import RunsFile, TraceWriter
 
 CONFORMANCE = str(Path(__file__).parent / "counting.py")
 
 Said = tuple[int, str, str]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run the command. Returns its exit code, standard output and standard error."""
-
-    def run(*arguments: str | Path) -> Said:
-        code = main(["validate", *map(str, arguments)])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_a_trace_is_accepted(said: Callable[..., Said], tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def sorted_by_node(events: Sequence[Event]) -> list[Event]:
     return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
 
 
-def run(case: Case) -> tuple[Outcome, list[Event]]:
-    """Run a case. Returns its outcome, and its trace after writing and reading it."""
+def recording() -> tuple[SimTrace, list[Event]]:
+    """A trace of a simulation, and the events in it as they are after writing and reading."""
     events: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Any) -> None:
@@ -38,7 +38,13 @@ def run(case: Case) -> tuple[Outcome, list[Event]]:
             Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
         )
 
-    outcome = simulate(case, trace=SimTrace(emit))
+    return SimTrace(emit), events
+
+
+def run(case: Case) -> tuple[Outcome, list[Event]]:
+    """Run a case. Returns its outcome, and its trace after writing and reading it."""
+    trace, events = recording()
+    outcome = simulate(case, trace=trace)
     return outcome, sorted_by_node(events)
 
 

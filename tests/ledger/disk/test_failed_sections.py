@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from faulty_files import Fault, FaultyFiles, failing
+from faulty_files import FaultyFiles, failing
 from ledger.disk.small_bookie import SmallBookie
 
 from fencepost.files.folders import OsFiles
@@ -25,51 +25,25 @@ def added(*entries: int) -> list[EntryAdded]:
     return [EntryAdded(1, entry_id, entry_id - 1, body_of(entry_id)) for entry_id in entries]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [failing("sync", "2.log", BROKEN, after=2), failing("append", "2.log", BROKEN, after=2)],
-    ids=["sync", "append"],
-)
-def test_after_a_flush_that_failed_no_compaction_writes(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("compacts", [False, True], ids=["flush", "compaction"])
+@pytest.mark.parametrize("operation", ["sync", "append"])
+def test_after_a_flush_or_compaction_that_failed_neither_writes(tmp_path: Path, operation: str, compacts: bool) -> None:
+    fault = failing(operation, "2.log", BROKEN, after=2)
     bookie = SmallBookie(FaultyFiles(OsFiles(str(tmp_path)), fault)).begin()
     bookie.write(added(*range(10)))
     bookie.checkpoint()
     bookie.write(added(10))
     bookie.checkpoint()
     bookie.write(added(*range(20, 30)))
+    fails, follows = (bookie.collect, bookie.checkpoint) if compacts else (bookie.checkpoint, bookie.collect)
     with pytest.raises(OSError, match="broken"):
-        bookie.checkpoint()
+        fails()
     began = bookie.logs.sizes[2]
     with pytest.raises(OSError, match="an earlier section"):
-        bookie.collect()
+        follows()
     log = tmp_path / "00000002.log"
     data = log.read_bytes()
     log.write_bytes(data[: began + 512] + bytes(len(data) - began - 512))  # what a disk does that has failed to sync
-    again = SmallBookie(OsFiles(str(tmp_path))).begin()
-    for entry_id in (*range(11), *range(20, 30)):
-        assert again.read(1, entry_id) == (Code.OK, body_of(entry_id)), entry_id
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [failing("sync", "2.log", BROKEN, after=2), failing("append", "2.log", BROKEN, after=2)],
-    ids=["sync", "append"],
-)
-def test_after_a_compaction_that_failed_nothing_is_flushed(tmp_path: Path, fault: Fault) -> None:
-    bookie = SmallBookie(FaultyFiles(OsFiles(str(tmp_path)), fault)).begin()
-    bookie.write(added(*range(10)))
-    bookie.checkpoint()
-    bookie.write(added(10))
-    bookie.checkpoint()
-    bookie.write(added(*range(20, 30)))
-    with pytest.raises(OSError, match="broken"):
-        bookie.collect()
-    began = bookie.logs.sizes[2]
-    with pytest.raises(OSError, match="an earlier section"):
-        bookie.checkpoint()
-    log = tmp_path / "00000002.log"
-    data = log.read_bytes()
-    log.write_bytes(data[: began + 512] + bytes(len(data) - began - 512))
     again = SmallBookie(OsFiles(str(tmp_path))).begin()
     for entry_id in (*range(11), *range(20, 30)):
         assert again.read(1, entry_id) == (Code.OK, body_of(entry_id)), entry_id

@@ -7,11 +7,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from campaigns import MANY_STATES, campaign_if, campaigns_but_every, engine_for
+from protocols.faulty_rules import Rule, always, instead
 
 from fencepost import Protocol, Result, SearchOptions, check
 from fencepost.ledger.rules import boot as rules
@@ -63,15 +65,12 @@ VIOLATED: dict[str, tuple[int, int]] = {
     "too-many-crashes": (8, 2_195),
 }
 
-RESULTS: dict[str, Result] = {}
 
-
+@cache
 def result_of(name: str) -> Result:
     """The result of checking a configuration. Each is checked once."""
-    if name not in RESULTS:
-        states = HOLDS[name][0] if name in HOLDS else VIOLATED[name][1]
-        RESULTS[name] = check(BootingStore.configured(name), engine=engine_for(states))
-    return RESULTS[name]
+    states = HOLDS[name][0] if name in HOLDS else VIOLATED[name][1]
+    return check(BootingStore.configured(name), engine=engine_for(states))
 
 
 def test_every_configuration_is_checked() -> None:
@@ -209,18 +208,6 @@ def test_the_original_is_too_narrow(original: dict[str, Any], constants: dict[st
 
 
 # -- planted faults ----------------------------------------------------------------------------------------------------
-
-Rule = Callable[..., Any]
-
-
-def always(value: Any) -> Callable[[Rule], Rule]:
-    """A rule that always gives ``value``."""
-    return lambda rule: lambda *args, **kwargs: value
-
-
-def instead(changed: Rule) -> Callable[[Rule], Rule]:
-    """Replaces a rule."""
-    return lambda rule: changed
 
 
 def without(step: Step) -> Callable[[Rule], Rule]:

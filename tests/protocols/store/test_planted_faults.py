@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from campaigns import campaigns_but_every
+from protocols.faulty_rules import Rule, always, instead
 
 from fencepost import Options, check
 from fencepost.ledger.rules import adding, ensembles, metadata, reading, recovery
@@ -36,19 +37,6 @@ MISSING = "no_committed_entry_is_missing"
 END = "whoever_closes_the_ledger_knows_its_end"
 LAC_BEYOND = "no_lac_beyond_the_end"
 REFINEMENT = "refines_bookkeeper"
-
-Rule = Callable[..., Any]
-
-
-def always(value: Any) -> Callable[[Rule], Rule]:
-    """A rule that always gives ``value``."""
-    return lambda rule: lambda *args, **kwargs: value
-
-
-def instead(changed: Rule) -> Callable[[Rule], Rule]:
-    """Replaces a rule."""
-    return lambda rule: changed
-
 
 # The rule, the fault, its description, constants that show it, and the property that finds it.
 FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger.simulation.test_reached import kinds
 
-from fencepost.ledger.roles import interface, repair
+from fencepost.ledger.roles import interface
 from fencepost.ledger.roles.bookie import Bookie
 from fencepost.ledger.roles.reader import Reader
 from fencepost.ledger.roles.recoverer import Recoverer
@@ -25,16 +26,6 @@ def listed() -> dict[str, bool]:
     section = page[page.index("## What it reaches") :].split("\n## ")[0]
     rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
     return {name: row[3].strip() == "yes" for row in rows for name in re.findall(r"`(\w+)`", row[1])}
-
-
-def kinds() -> set[str]:
-    """The names of all events and effects."""
-    return {
-        name
-        for module in (interface, repair)
-        for name, kind in vars(module).items()
-        if isinstance(kind, type) and issubclass(kind, (interface.Event, interface.Effect))
-    } - {"Event", "Effect"}
 
 
 @contextlib.contextmanager

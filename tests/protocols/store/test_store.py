@@ -1,6 +1,7 @@
 """The protocol ``store``: the states of its configurations, and the need for each protection."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,12 @@ VIOLATED: dict[str, tuple[int, int]] = {
 NOT_SHOWN_BY_A_CONFIGURATION = {"recovery_freezes_lac"}
 """It needs three clients and a reader: see ``test_dirty_reads.py``."""
 
-RESULTS: dict[str, Result] = {}
 
-
+@cache
 def result_of(name: str) -> Result:
     """The result of checking a configuration. Each is checked once."""
-    if name not in RESULTS:
-        states = HOLDS[name][0] if name in HOLDS else VIOLATED[name][1]
-        RESULTS[name] = check(Store.configured(name), engine=engine_for(states))
-    return RESULTS[name]
+    states = HOLDS[name][0] if name in HOLDS else VIOLATED[name][1]
+    return check(Store.configured(name), engine=engine_for(states))
 
 
 def test_every_configuration_is_checked() -> None:

@@ -7,16 +7,13 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger.bookie.standing_bookies import bookie
-from ledger.processes import metadata_service
 from patience import PATIENCE, until
 from pyspark.errors import PySparkException
+from spark.ledgers.clusters import in_a_thread
 
 import fencepost
 import fencepost.spark
@@ -28,26 +25,9 @@ FILTERS = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Four bookies on an event loop in its own thread. A test can end one of them."""
-    folder = tmp_path_factory.mktemp("cluster")
-    told = SimpleNamespace(is_over=None)
-    is_up = threading.Event()
-
-    async def stand() -> None:
-        async with AsyncExitStack() as stack:
-            uri = stack.enter_context(metadata_service(folder)) + "/ledgers"
-            told.bookies = [await stack.enter_async_context(bookie(folder / f"b{number}", uri)) for number in range(4)]
-            told.uri, told.loop, told.is_over = uri, asyncio.get_running_loop(), asyncio.Event()
-            is_up.set()
-            await told.is_over.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(stand(),))
-    thread.start()
-    assert is_up.wait(PATIENCE)
-    with fencepost.connect(told.uri) as told.store:
-        yield told
-    told.loop.call_soon_threadsafe(told.is_over.set)
-    thread.join()
+    """Four bookies, and a store."""
+    with in_a_thread(tmp_path_factory.mktemp("cluster"), 4) as made:
+        yield made
 
 
 def source(reader: Any, cluster: Any, **options: Any) -> Any:

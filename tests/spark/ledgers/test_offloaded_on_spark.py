@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from log.standing_logs import standing
 from object_stores import ObjectStore
 from patience import PATIENCE
 from pyspark.errors import PySparkException
+from spark.ledgers.clusters import in_a_thread
 
-import fencepost
 from fencepost.log.chain import Position
 
 ENTRIES = [b"%d" % number * (1 + number % 50) for number in range(3_000)]
@@ -28,21 +25,8 @@ AT_ONCE = timedelta(0)
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Any]:
     """Three bookies that a test can end, and a store."""
-    told, is_up = SimpleNamespace(), threading.Event()
-
-    async def stand() -> None:
-        async with standing(tmp_path / "cluster") as made:
-            told.made, told.uri, told.loop, told.is_over = made, made.uri, asyncio.get_running_loop(), asyncio.Event()
-            is_up.set()
-            await told.is_over.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(stand(),))
-    thread.start()
-    assert is_up.wait(PATIENCE)
-    with fencepost.connect(told.uri) as told.store:
-        yield told
-    told.loop.call_soon_threadsafe(told.is_over.set)
-    thread.join()
+    with in_a_thread(tmp_path / "cluster") as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +40,7 @@ def _keys_for_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def end_bookies(cluster: Any) -> None:
-    for each in cluster.made.bookies:
+    for each in cluster.bookies:
         asyncio.run_coroutine_threadsafe(each.end(), cluster.loop).result(PATIENCE)
 
 
