@@ -48,6 +48,24 @@ def typed(words: Sequence[str], environment: Mapping[str, str], given: bytes = b
     return code, told[0], told[1]
 
 
+def output(uri: str, *words: str, given: bytes = b"", code: int = 0) -> str:
+    """The output of a command that succeeds, and the error output of one that ends with another ``code``."""
+    ended, out, err = typed(words, {"FENCEPOST_METADATA": uri}, given)
+    assert ended == code, err.decode()
+    return (err if code else out).decode()
+
+
+def environment(uri: str) -> dict[str, str]:
+    """The environment of processes that use a cluster."""
+    return {**os.environ, "PYTHONPATH": str(SOURCE), "FENCEPOST_METADATA": uri}
+
+
+def piped(uri: str, *words: str) -> subprocess.Popen[bytes]:
+    """A command in a process of its own, with three pipes."""
+    command, pipe = [sys.executable, "-m", "fencepost", *words], subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment(uri))
+
+
 def _write(pipe: int, given: bytes) -> None:
     with suppress(BrokenPipeError), open(pipe, "wb") as file:
         file.write(given)

@@ -10,9 +10,10 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ledger.processes import SOURCE, cluster, typed
+from ledger.processes import cluster, environment, output, piped
 from patience import PATIENCE
 
 import fencepost
@@ -25,25 +26,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield uri
 
 
-def environment(uri: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(SOURCE), "FENCEPOST_METADATA": uri}
-
-
-def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
-    """The output of a command: standard output if it succeeds, standard error if not."""
-    ended, out, err = typed(("log", *arguments), {"FENCEPOST_METADATA": uri}, given)
-    assert ended == code, err.decode()
-    return (err if code else out).decode()
-
-
-def started(uri: str, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fencepost", "log", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(uri),
-    )
+def command(uri: str, *arguments: str, **options: Any) -> str:
+    return output(uri, "log", *arguments, **options)
 
 
 def test_a_log_from_its_making_to_its_seal(store: str) -> None:
@@ -115,7 +99,7 @@ def test_ledgers_are_offloaded(store: str, tmp_path: Path) -> None:
 
 def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) -> None:
     command(store, "create", "b")
-    tailing, appending = started(store, "tail", "b"), started(store, "append", "b", "--ledger-entries", "3")
+    tailing, appending = piped(store, "log", "tail", "b"), piped(store, "log", "append", "b", "--ledger-entries", "3")
     assert appending.stdin is not None and tailing.stdout is not None
     for number in range(10):
         appending.stdin.write(b"%d\n" % number)
@@ -281,7 +265,7 @@ def test_a_bookie_is_killed_under_a_writer_and_the_writer_goes_on(tmp_path: Path
     """Its entries are there, once and in order. All the traces together are a behaviour of the protocol."""
     with cluster(tmp_path, bookies=4) as (uri, bookies):
         command(uri, "create", "f", "--ensemble", "3", "--write-quorum", "3", "--ack-quorum", "2")
-        appending = started(uri, "append", "f", "--ledger-entries", "500", "--trace", str(tmp_path / "traces"))
+        appending = piped(uri, "log", "append", "f", "--ledger-entries", "500", "--trace", str(tmp_path / "traces"))
         assert appending.stdin is not None
         for number in range(4000):
             appending.stdin.write(b"%d\n" % number)

@@ -8,13 +8,14 @@ from typing import Any
 
 import patience
 import pytest
+from faulty_files import FaultyFiles
 from metadata import zkclient as zk
 from metadata.servers import Serve, state_of
 from metadata.workload import Run, Workload
 from metadata.zkclient import Closed, Connect
 
 from fencepost.errors import SystemFailure
-from fencepost.files.folders import File, OsFiles
+from fencepost.files.folders import OsFiles
 from fencepost.ledger.disk.journal import aligned
 from fencepost.metadata import snapshot
 
@@ -150,44 +151,20 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one(
         state(tmp_path / "data")
 
 
-class FailingFile:
-    """A file whose disk fails all writes or syncs once :attr:`FailingFiles.fails` is set."""
-
-    def __init__(self, file: File, disk: FailingFiles) -> None:
-        self.file = file
-        self.disk = disk
-
-    def append(self, data: Any) -> None:
-        if self.disk.fails == "write":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        self.file.append(data)
-
-    def sync(self) -> None:
-        if self.disk.fails == "sync":
-            raise OSError(errno.EIO, "Input/output error")
-        self.file.sync()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
-
-
-class FailingFiles(OsFiles):
-    fails = ""
-
-    def create(self, name: str) -> Any:
-        return FailingFile(super().create(name), self)
-
-
-@pytest.mark.parametrize("fails", ["write", "sync"])
+@pytest.mark.parametrize("fails", ["append", "sync"])
 def test_a_disk_that_fails_ends_the_service_and_loses_nothing(
     serve: Serve, connect: Connect, tmp_path: Path, fails: str
 ) -> None:
-    files = FailingFiles(str(tmp_path / "failing"))
-    server = serve(files)
+    broken: list[OSError] = []
+
+    def fault(operation: str, name: str) -> OSError | None:
+        return broken[0] if broken and operation == fails else None
+
+    server = serve(FaultyFiles(OsFiles(str(tmp_path / "failing")), fault))
     client = connect(server)
     for number in range(5):
         assert client.call([zk.CREATE, [f"/{number}", b"", zk.OPEN, 0]])[3] == 0
-    files.fails = fails
+    broken.append(OSError(errno.EIO, "Input/output error"))
     with pytest.raises(Closed):
         client.call([zk.CREATE, ["/lost", b"", zk.OPEN, 0]])
     server.stop()

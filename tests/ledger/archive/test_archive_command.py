@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import patience
 import pytest
-from ledger.processes import SOURCE, cluster, typed
+from ledger.client.test_ledger_command import command
+from ledger.processes import cluster, piped
 from object_stores import ObjectStore
 
 if TYPE_CHECKING:
@@ -30,12 +28,6 @@ def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield one[0], other[0]
 
 
-def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
-    ended, out, err = typed(("ledger", *arguments), {"FENCEPOST_METADATA": uri}, given)
-    assert ended == code, err.decode()
-    return (err if code else out).decode()
-
-
 def test_ledgers_go_to_another_cluster(uris: tuple[str, str], tmp_path: Path) -> None:
     one, other = uris
     target = str(tmp_path / "export")
@@ -46,8 +38,7 @@ def test_ledgers_go_to_another_cluster(uris: tuple[str, str], tmp_path: Path) ->
     said = command(one, "export", ledger, empty, f"file://{target}", "--recover")
     assert f"ledger {ledger}: {ENTRIES:,} entries" in said and f"ledger {empty}: 0 entries, 0 bytes, exported" in said
     # The import is killed as soon as its ledger is there.
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "FENCEPOST_METADATA": other}
-    process = subprocess.Popen([sys.executable, "-m", "fencepost", "ledger", "import", target], env=environment)
+    process = piped(other, "ledger", "import", target)
     patience.until(lambda: command(other, "list") or process.poll() is not None, "the ledger")
     process.send_signal(signal.SIGKILL)
     process.wait()

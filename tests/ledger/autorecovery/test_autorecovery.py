@@ -10,11 +10,13 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from ledger.bookie import test_repair
 from ledger.bookie.serving import run
 from ledger.bookie.standing_bookies import started
 from ledger.bookie.test_decommission import check_copies
@@ -30,7 +32,6 @@ from fencepost.ledger.metadata.underreplication import UnderReplication
 from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.ledger.rules.replication import with_replacement
 
-SOON_GONE = "zkTimeout=500"
 FAST = (
     "zkTimeout=500",
     "openLedgerRereplicationGracePeriod=100",
@@ -39,15 +40,9 @@ FAST = (
 )
 
 
-@contextlib.contextmanager
-def bookies(tmp_path: Path, uri: str, count: int = 5, *settings: str) -> Iterator[list[Killable]]:
-    """Serving bookies."""
-    several = [Killable(tmp_path / str(number), uri, SOON_GONE, *settings) for number in range(count)]
-    with contextlib.ExitStack() as exits:
-        for each in several:
-            exits.callback(each.close)
-            each.start()
-        yield several
+def bookies(tmp_path: Path, uri: str, *settings: str, count: int = 5) -> AbstractContextManager[list[Killable]]:
+    """Serving bookies whose sessions end soon."""
+    return test_repair.bookies(tmp_path, uri, "zkTimeout=500", *settings, count=count)
 
 
 @contextlib.contextmanager
@@ -157,7 +152,10 @@ def test_a_writer_goes_on_with_its_open_ledger(tmp_path: Path, uri: str) -> None
     by anybody else."""
 
     async def main() -> None:
-        with bookies(tmp_path, uri) as standing, autorecovery(uri, "one", "openLedgerRereplicationGracePeriod=600000"):
+        with (
+            bookies(tmp_path, uri) as standing,
+            autorecovery(uri, "one", "openLedgerRereplicationGracePeriod=600000"),
+        ):
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 ledger = await written(store, 100, write_quorum=3)
                 gone = (await store.ledger_metadata(ledger.id)).fragments[0].ensemble[1]
@@ -190,7 +188,11 @@ def test_a_writer_goes_on_with_its_open_ledger(tmp_path: Path, uri: str) -> None
 @pytest.mark.campaign
 def test_two_workers_share_the_ledgers_and_one_is_the_auditor(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
-        with bookies(tmp_path, uri) as standing, autorecovery(uri, "one") as one, autorecovery(uri, "two") as two:
+        with (
+            bookies(tmp_path, uri) as standing,
+            autorecovery(uri, "one") as one,
+            autorecovery(uri, "two") as two,
+        ):
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 ledgers = [await written(store, 200, ensemble=4, write_quorum=3) for _ in range(20)]
                 for each in ledgers:
@@ -222,7 +224,7 @@ def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path, uri: str
     async def main() -> None:
         slow = "replicationRateByBytes=10000"
         with (
-            bookies(tmp_path, uri, 4) as standing,
+            bookies(tmp_path, uri, count=4) as standing,
             autorecovery(uri, "one", slow, "rereplicationEntryBatchSize=10") as one,
         ):
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
@@ -259,7 +261,10 @@ def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path, uri: str
 @pytest.mark.campaign
 def test_a_bookie_that_is_back_in_time_is_left_as_it_is(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
-        with bookies(tmp_path, uri, 4) as standing, autorecovery(uri, "one", "lostBookieRecoveryDelay=600"):
+        with (
+            bookies(tmp_path, uri, count=4) as standing,
+            autorecovery(uri, "one", "lostBookieRecoveryDelay=600"),
+        ):
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 ledger = await written(store, 50, ensemble=4, write_quorum=3)
                 await ledger.close()
@@ -290,7 +295,7 @@ def test_a_bookie_that_lacks_entries_is_given_them(tmp_path: Path, uri: str) -> 
     """The metadata claim that it has them. The periodic check finds that it does not."""
 
     async def main() -> None:
-        with bookies(tmp_path, uri, 4) as standing:
+        with bookies(tmp_path, uri, count=4) as standing:
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 ledger = await written(store, 90, write_quorum=2)
                 await ledger.close()
@@ -321,7 +326,7 @@ def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str)
     """It keeps no file: everything it knows is in the metadata or follows from them."""
 
     async def main() -> None:
-        with bookies(tmp_path, uri, 3) as (first, second, third):
+        with bookies(tmp_path, uri, count=3) as (first, second, third):
             third.kill()
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 ledger = await written(store, 20, ensemble=2, write_quorum=2, ack_quorum=2)
@@ -352,9 +357,8 @@ def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str)
 @pytest.mark.campaign
 def test_a_bookie_does_auto_recovery_beside_its_work(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
-        with bookies(
-            tmp_path, uri, 4, "autoRecoveryDaemonEnabled=true", "openLedgerRereplicationGracePeriod=100"
-        ) as standing:
+        beside = ("autoRecoveryDaemonEnabled=true", "openLedgerRereplicationGracePeriod=100")
+        with bookies(tmp_path, uri, *beside, count=4) as standing:
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 ledger = await written(store, 50, write_quorum=3)
                 await ledger.close()
@@ -382,7 +386,7 @@ def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
         return json.loads(capsys.readouterr().out)
 
     async def main() -> None:
-        with bookies(tmp_path, uri, 3) as standing, autorecovery(uri, "one") as running:
+        with bookies(tmp_path, uri, count=3) as standing, autorecovery(uri, "one") as running:
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
                 full = await written(store, 10, write_quorum=3)
                 thin = await written(store, 10, ensemble=2, write_quorum=1)
@@ -453,7 +457,10 @@ def test_metrics_are_served(tmp_path: Path, uri: str) -> None:
         port = free.getsockname()[1]
 
     async def main() -> None:
-        with bookies(tmp_path, uri, 1), autorecovery(uri, "one", f"prometheusStatsHttpPort={port}") as running:
+        with (
+            bookies(tmp_path, uri, count=1),
+            autorecovery(uri, "one", f"prometheusStatsHttpPort={port}") as running,
+        ):
 
             async def is_auditor() -> bool:
                 url = f"http://127.0.0.1:{port}/metrics"
@@ -474,7 +481,7 @@ def test_one_that_hangs_longer_than_its_session_begins_anew(tmp_path: Path, uri:
 
     async def main() -> None:
         with (
-            bookies(tmp_path, uri, 4) as standing,
+            bookies(tmp_path, uri, count=4) as standing,
             autorecovery(uri, "one") as one,
         ):
             async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:

@@ -8,19 +8,19 @@ import asyncio
 import errno
 import json
 import signal
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from faulty_files import FaultyFiles
 from ledger.bookie.serving import add, entry, run
 from ledger.bookie.standing_bookies import bookie, started
+from ledger.metadata.test_metadata_client import end_session
 
 from fencepost.cli import main as cli
 from fencepost.errors import SystemFailure
-from fencepost.files.folders import File, OsFiles
+from fencepost.files.folders import OsFiles
 from fencepost.ledger import messages as m
 from fencepost.ledger.bookie import process
 from fencepost.ledger.disk.storage import Storage
@@ -201,13 +201,6 @@ def test_a_bookie_without_a_session_serves_on_and_registers_anew(
 
     monkeypatch.setattr(MetadataClient, "connect", kept)
 
-    def end_session(client: MetadataClient) -> None:
-        """Another client with the same session closes it, as if it had expired."""
-        thief = KazooClient(hosts=client.address.hosts, client_id=client._zookeeper.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
-
     async def main() -> None:
         async with await connect(uri) as watching, bookie(tmp_path, uri) as running:
             connection = await running.client()
@@ -225,24 +218,31 @@ def test_a_bookie_without_a_session_serves_on_and_registers_anew(
     run(main())
 
 
-def test_a_bookie_without_room_is_read_only_until_there_is_some(tmp_path: Path, uri: str) -> None:
-    storages: list[Storage] = []
+class Storages:
+    """Makes the storage of bookies, and keeps it."""
 
-    def storage_of(*arguments: Any, **options: Any) -> Storage:
-        storages.append(Storage(*arguments, **options))
-        return storages[-1]
+    def __init__(self) -> None:
+        self.made: list[Storage] = []
+
+    def make(self, *arguments: Any, **options: Any) -> Storage:
+        self.made.append(Storage(*arguments, **options))
+        return self.made[-1]
+
+
+def test_a_bookie_without_room_is_read_only_until_there_is_some(tmp_path: Path, uri: str) -> None:
+    storages = Storages()
 
     async def main() -> None:
-        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, storage_of) as running:
+        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, storages.make) as running:
             connection = await running.client()
             assert (await connection.ask(add(1, 0))).code is Code.OK
-            await asyncio.to_thread(storages[0].full, True)
+            await asyncio.to_thread(storages.made[0].full, True)
             while await registered(client) != Bookies((), (running.bookie_id,)):
                 await asyncio.sleep(0.01)
             assert (await connection.ask(add(1, 1))).code is Code.READ_ONLY
             assert (await connection.ask(add(1, 1, recovery=True))).code is Code.OK
             assert (await connection.ask(m.ReadEntry(1, 0))).code is Code.OK
-            await asyncio.to_thread(storages[0].full, False)
+            await asyncio.to_thread(storages.made[0].full, False)
             while await registered(client) != Bookies((running.bookie_id,), ()):
                 await asyncio.sleep(0.01)
             assert (await connection.ask(add(1, 2))).code is Code.OK
@@ -263,16 +263,12 @@ def test_a_bookie_whose_disk_is_fuller_than_it_may_be_is_read_only(tmp_path: Pat
 
 
 def test_a_bookie_without_room_ends_if_it_may_not_be_read_only(tmp_path: Path, uri: str) -> None:
-    storages: list[Storage] = []
-
-    def storage_of(*arguments: Any, **options: Any) -> Storage:
-        storages.append(Storage(*arguments, **options))
-        return storages[-1]
+    storages = Storages()
 
     async def main() -> None:
         with pytest.raises(SystemFailure, match="the disk is full, and readOnlyModeEnabled is false"):
-            async with bookie(tmp_path, uri, storage_of, readOnlyModeEnabled=False) as running:
-                await asyncio.to_thread(storages[0].full, True)
+            async with bookie(tmp_path, uri, storages.make, readOnlyModeEnabled=False) as running:
+                await asyncio.to_thread(storages.made[0].full, True)
                 await running.running
 
     run(main())
@@ -312,40 +308,14 @@ def test_a_ledger_that_is_deleted_is_forgotten_and_no_other(tmp_path: Path, uri:
 # -- a disk that fails ------------------------------------------------------------------------------------------------
 
 
-class FailingFile:
-    """A file whose syncs fail on demand."""
-
-    def __init__(self, file: File, fails: Callable[[], bool]) -> None:
-        self._file = file
-        self._fails = fails
-
-    def append(self, data: bytes | Sequence[bytes]) -> None:
-        self._file.append(data)
-
-    def sync(self) -> None:
-        if self._fails():
-            raise OSError(errno.EIO, "Input/output error")
-        self._file.sync()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class FailingFiles(OsFiles):
-    fails = False
-
-    def create(self, name: str) -> File:
-        return FailingFile(super().create(name), lambda: self.fails)  # type: ignore[return-value]
-
-
 def test_a_sync_that_fails_stops_the_bookie_and_nothing_confirmed_is_lost(tmp_path: Path, uri: str) -> None:
-    files: list[FailingFiles] = []
+    confirmed: list[int] = []
+
+    def fault(operation: str, name: str) -> OSError | None:
+        return OSError(errno.EIO, "Input/output error") if operation == "sync" and len(confirmed) > 200 else None
 
     def storage_of(settings: Any, **options: Any) -> Storage:
-        files.append(FailingFiles(settings.journal_directory))
-        return Storage(settings, journal_files=files[-1], **options)
-
-    confirmed = []
+        return Storage(settings, journal_files=FaultyFiles(OsFiles(settings.journal_directory), fault), **options)
 
     async def main() -> None:
         with pytest.raises(
@@ -362,7 +332,6 @@ def test_a_sync_that_fails_stops_the_bookie_and_nothing_confirmed_is_lost(tmp_pa
                     assert response.code is Code.OK
                     confirmed.append(response.entry_id)
                     if count == 200:
-                        files[0].fails = True
                         connection.send(*(add(1, entry_id) for entry_id in range(1_000, 2_000)))
                 await running.running
         assert 200 < len(confirmed) <= 1_000

@@ -16,10 +16,11 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from campaigns import campaign_if
-from ledger.processes import SOURCE, Process, cluster, typed
+from ledger.processes import Process, cluster, environment, output, piped
 from patience import PATIENCE
 
 import fencepost
@@ -32,15 +33,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[
         yield made
 
 
-def environment(uri: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(SOURCE), "FENCEPOST_METADATA": uri}
-
-
-def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
-    """The output of a command: standard output if it succeeds, standard error if not."""
-    ended, out, err = typed(("ledger", *arguments), {"FENCEPOST_METADATA": uri}, given)
-    assert ended == code, err.decode()
-    return (err if code else out).decode()
+def command(uri: str, *arguments: str, **options: Any) -> str:
+    return output(uri, "ledger", *arguments, **options)
 
 
 def program(uri: str, text: str) -> subprocess.Popen[bytes]:
@@ -210,9 +204,7 @@ def test_a_writer_that_is_killed_leaves_a_ledger_that_another_recovers(store: tu
     acknowledged = 0
     for _ in range(3):
         acknowledged = int(writer.stdout.readline())
-    tailing = subprocess.Popen(
-        [sys.executable, "-m", "fencepost", "ledger", "tail", ledger], stdout=subprocess.PIPE, env=environment(uri)
-    )
+    tailing = piped(uri, "ledger", "tail", ledger)
     writer.kill()
     writer.wait()
     writer.stdout.close()
@@ -228,13 +220,7 @@ def test_a_writer_that_is_killed_leaves_a_ledger_that_another_recovers(store: tu
 def test_an_append_that_fails_half_way_says_what_is_acknowledged(store: tuple[str, list[Process]]) -> None:
     uri, _ = store
     ledger = command(uri, "create").strip()
-    appending = subprocess.Popen(
-        [sys.executable, "-m", "fencepost", "ledger", "append", ledger],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(uri),
-    )
+    appending = piped(uri, "ledger", "append", ledger)
     assert appending.stdin is not None and appending.stderr is not None
     appending.stdin.write(b"one\ntwo\n")
     appending.stdin.flush()
@@ -256,16 +242,8 @@ def test_an_append_that_fails_half_way_says_what_is_acknowledged(store: tuple[st
 def test_an_interrupt_closes_the_ledger_where_it_is(store: tuple[str, list[Process]]) -> None:
     uri, _ = store
     ledger = command(uri, "create").strip()
-    appending = subprocess.Popen(
-        [sys.executable, "-m", "fencepost", "ledger", "append", ledger],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment(uri),
-    )
-    tailing = subprocess.Popen(
-        [sys.executable, "-m", "fencepost", "ledger", "tail", ledger], stdout=subprocess.PIPE, env=environment(uri)
-    )
+    appending = piped(uri, "ledger", "append", ledger)
+    tailing = piped(uri, "ledger", "tail", ledger)
     assert appending.stdin is not None and tailing.stdout is not None and appending.stderr is not None
     feeding = threading.Event()
 
@@ -291,12 +269,7 @@ def test_an_interrupt_closes_the_ledger_where_it_is(store: tuple[str, list[Proce
 def test_whoever_stops_listening_ends_a_read_quietly(store: tuple[str, list[Process]]) -> None:
     uri, _ = store
     told = json.loads(command(uri, "append", "--json", given=(b"a line" * 100 + b"\n") * 400))
-    reading = subprocess.Popen(
-        [sys.executable, "-m", "fencepost", "ledger", "read", str(told["ledger"])],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(uri),
-    )
+    reading = piped(uri, "ledger", "read", str(told["ledger"]))
     assert reading.stdout is not None and reading.stderr is not None
     assert reading.stdout.read(6) == b"a line"
     reading.stdout.close()

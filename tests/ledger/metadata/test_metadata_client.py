@@ -268,7 +268,7 @@ def test_a_session_that_expires_is_followed_by_another(service: str) -> None:
             seen: list[Bookies] = []
             await client.watch_bookies(seen.append)
             before = client.session_id
-            await client.loop.run_in_executor(None, _end_session, client)
+            await client.loop.run_in_executor(None, end_session, client)
             await eventually(lambda: Session.EXPIRED in sessions, "the end of the session")
             await eventually(lambda: client.session is Session.CONNECTED, "the next session")
             assert client.session_id != before
@@ -280,8 +280,8 @@ def test_a_session_that_expires_is_followed_by_another(service: str) -> None:
     run(test)
 
 
-def _end_session(client: MetadataClient) -> None:
-    """End a session by closing it over another connection."""
+def end_session(client: MetadataClient) -> None:
+    """End a session by closing it over another connection, as if it had expired."""
     twin = KazooClient(hosts=client.address.hosts, client_id=client._zookeeper.client_id)
     twin.start()
     twin.stop()

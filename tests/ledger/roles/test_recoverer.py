@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ledger.roles.reader_story import DIGESTS, ledger
 
-from fencepost.ledger.entries import Digests, Entry, master_key
+from fencepost.ledger.entries import Entry, master_key
 from fencepost.ledger.messages import AddEntry, ReadEntry, ReadEntryResponse
 from fencepost.ledger.roles.interface import (
     AddsAnswered,
@@ -28,11 +29,9 @@ from fencepost.ledger.roles.interface import (
 )
 from fencepost.ledger.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.ledger.rules.codes import Code
-from fencepost.ledger.rules.ensembles import Fragment
-from fencepost.ledger.rules.metadata import DigestType, LedgerMetadata, closed, marked_in_recovery
+from fencepost.ledger.rules.metadata import LedgerMetadata, closed, marked_in_recovery
 from fencepost.ledger.rules.protections import ALL, Protections
 
-DIGESTS = Digests(DigestType.CRC32, b"p")
 KEY = master_key(b"p")
 LACK, UNKNOWN = Code.NO_ENTRY, Code.UNKNOWN_LEDGER_STATE
 
@@ -40,11 +39,6 @@ LACK, UNKNOWN = Code.NO_ENTRY, Code.UNKNOWN_LEDGER_STATE
 def body(entry_id: int, lac: int = -1) -> bytes:
     """Each entry has four bytes of data."""
     return DIGESTS.entry_body(Entry(1, entry_id, lac, 4 * (entry_id + 1), b"data"))
-
-
-def ledger(*ensembles: tuple[int, str]) -> LedgerMetadata:
-    fragments = tuple(Fragment(first, tuple(bookies)) for first, bookies in ensembles)
-    return LedgerMetadata(3, 3, 2, fragments, password=b"p")
 
 
 def recovering(*ensembles: tuple[int, str]) -> LedgerMetadata:
