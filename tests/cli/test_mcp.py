@@ -182,17 +182,19 @@ class Hog(Protocol):
 """
 
 
+ASKED: dict[str, Any] = {
+    "tool": "check",
+    "protocol": "hog.py",
+    "config": None,
+    "constants": {},
+    "invariants": [],
+    "deadlock": None,
+}
+
+
 def checked(tmp_path: Path, does: str, bounds: Bounds) -> str:
     (tmp_path / "hog.py").write_text(HOG.format(does=does))
-    asked: dict[str, Any] = {
-        "tool": "check",
-        "protocol": "hog.py",
-        "config": None,
-        "constants": {},
-        "invariants": [],
-        "deadlock": None,
-    }
-    return anyio.run(work, asked, tmp_path, bounds)["text"]
+    return anyio.run(work, ASKED, tmp_path, bounds)["text"]
 
 
 def test_what_takes_too_long_says_how_far_it_came(tmp_path: Path) -> None:
@@ -274,15 +276,7 @@ child.wait()
 
 def test_work_ends_with_the_server(tmp_path: Path) -> None:
     (tmp_path / "hog.py").write_text(HOG.format(does="print('busy', file=sys.stderr, flush=True); sum(range(10**13))"))
-    asked: dict[str, Any] = {
-        "tool": "check",
-        "protocol": "hog.py",
-        "config": None,
-        "constants": {},
-        "invariants": [],
-        "deadlock": None,
-    }
-    command = [sys.executable, "-c", SERVER, json.dumps(asked | {"memory": 4 << 30})]
+    command = [sys.executable, "-c", SERVER, json.dumps(ASKED | {"memory": 4 << 30})]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE) as server:
         assert server.stderr is not None
         assert b"busy" in server.stderr.readline()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from ledger.bookie.standing_bookies import Bookie, bookie
 from metadata.servers import Server
@@ -14,6 +15,8 @@ from patience import PATIENCE
 from fencepost.api.client import Client
 from fencepost.ledger.client.settings import ClientSettings
 from fencepost.ledger.metadata.client import MetadataClient
+from fencepost.log.chain import EARLIEST
+from fencepost.log.log import Log
 
 SETTINGS = ClientSettings(session_timeout=4.0, metadata_timeout=PATIENCE, request_timeout=PATIENCE)
 """Settings of a client that waits for a slow machine."""
@@ -46,6 +49,12 @@ class Standing:
         store = await Client.connect(self.uri, SETTINGS, trace)
         return await self.stack.enter_async_context(store)
 
+    async def new_log(self, name: str = "orders", **options: Any) -> Log:
+        """A log of a client of its own."""
+        log = (await self.connect()).log(name)
+        await log.create(**options)
+        return log
+
 
 @asynccontextmanager
 async def standing(folder: Path, bookies: int = 3) -> AsyncIterator[Standing]:
@@ -64,3 +73,8 @@ def run(folder: Path, test: Callable[[Standing], Awaitable[None]], bookies: int 
             await test(made)
 
     asyncio.run(bounded())
+
+
+async def contents(log: Log, at: Any = EARLIEST, **options: Any) -> list[bytes]:
+    """The entries of a log."""
+    return [entry.data async for entry in log.reader(at, follow=False, **options)]

@@ -6,11 +6,10 @@ import asyncio
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from log.standing_logs import Standing, run
+from log.standing_logs import Standing, contents, run
 
 from fencepost.ledger.client.client import LedgerClient
 from fencepost.ledger.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
@@ -31,10 +30,6 @@ async def part(batches: Batches, number: int, *data: bytes, ledger_bytes: int = 
     for each in data:
         await writing.append([each])
     return await writing.close()
-
-
-async def entries(log: Any) -> list[bytes]:
-    return [entry.data async for entry in log.reader(at=EARLIEST, follow=False)]
 
 
 async def ledgers(store: LedgerClient) -> set[int]:
@@ -84,9 +79,8 @@ def test_traces_in_which_batches_come_between_writers_are_behaviours(tmp_path: P
 
 def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
     async def test(made: Standing) -> None:
-        store = await made.connect()
-        log = store.log("orders")
-        await log.create()
+        log = await made.new_log()
+        store = log.store
         async with log.writer() as writer:
             await writer.append(b"first")
             before = log.batches("q")
@@ -98,10 +92,10 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
             assert [len(each.ledgers) for each in early] == [1, 0, 2] and early[2].entries == 3
             with pytest.raises(NotLeaderError, match="does not lead after 0.2 s: .*:[0-9]+ does"):
                 await before.attach(0, early, wait=0.2)
-            assert await entries(log) == [b"first"], "nothing of it is in the log"
+            assert await contents(log) == [b"first"], "nothing of it is in the log"
         assert await before.attach(0, early)
         expected = [b"first", b"a", b"b", b"c" * 9, b"d", b"e"]
-        assert await entries(log) == expected
+        assert await contents(log) == expected
         assert await before.has(0) and not await before.has(1)
 
         # The same batch again, by another process: its ledgers are deleted, and those of a killed attempt too.
@@ -110,12 +104,12 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         await killed.append([b"killed"])
         again = log.batches("q")
         assert not await again.attach(0, [await part(again, 0, b"a", b"b", b"c")])
-        assert await entries(log) == expected and await ledgers(store) == known
+        assert await contents(log) == expected and await ledgers(store) == known
         assert await log._nodes.batch_writers() == []
 
         # The attempt that was believed dead continues, and can do no harm.
         assert not await log.batches("q").attach(0, [Part((*killed._ledgers,), 1, 1)])
-        assert await entries(log) == expected
+        assert await contents(log) == expected
 
         # Other writers and later batches are others.
         assert await again.attach(1, [await part(again, 1, b"next")])
@@ -124,7 +118,7 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         assert await other.attach(0, [await part(other, 0, b"other")])
         async with log.writer() as writer:
             await writer.append(b"last")
-        assert await entries(log) == [*expected, b"next", b"other", b"last"]
+        assert await contents(log) == [*expected, b"next", b"other", b"last"]
         assert await log._nodes.batch_writers() == []
         assert [(each.writer, each.number) for each in (await log.chain()).batches] == [("q", 1)]
         times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
@@ -176,9 +170,7 @@ def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_a
     """The log does not remember the batch, and its ledgers are no longer in the list."""
 
     async def test(made: Standing) -> None:
-        store = await made.connect()
-        log = store.log("orders")
-        await log.create()
+        log = await made.new_log()
         batches = log.batches("r", remembered=False)
         write = log._nodes.write
 
@@ -198,7 +190,7 @@ def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_a
         monkeypatch.setattr(module, "PAUSE", 0.0)
         monkeypatch.setattr(batches, "_leading", lambda wait, name: nullcontext())  # it believes that it leads
         assert await batches.attach(0, [await part(batches, 0, b"a"), await part(batches, 0, b"b")])
-        assert await entries(log) == [b"next"]
+        assert await contents(log) == [b"next"]
         assert await log._nodes.batch_writers() == []
 
     run(tmp_path, test)
@@ -208,9 +200,8 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(made: Standing) -> None:
-        store = await made.connect()
-        log = store.log("orders")
-        await log.create()
+        log = await made.new_log()
+        store = log.store
         batches = log.batches("q")
         write = log._nodes.write
         asked: list[str] = []
@@ -224,7 +215,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         monkeypatch.setattr(log._nodes, "write", unanswered)
         monkeypatch.setattr(module, "PAUSE", 0.0)
         assert await batches.attach(0, [await part(batches, 0, b"one")]) and asked == ["lost"]
-        assert await entries(log) == [b"one"]
+        assert await contents(log) == [b"one"]
         assert await log.find(1) == Position((await log.chain()).links[0].ledger, 0)
         monkeypatch.undo()
 
@@ -247,7 +238,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
             await store.ledger_metadata(withdrawn.ledgers[0])
         with pytest.raises(IllegalOperationError, match="was withdrawn before it was in the log: write it again"):
             await batches.attach(1, [withdrawn])
-        assert await entries(log) == [b"one"] and await log._nodes.batch_writers() == []
+        assert await contents(log) == [b"one"] and await log._nodes.batch_writers() == []
 
         # The process that withdraws a batch is killed before it deletes anything. The batch is still withdrawn, and
         # deleted with the next one.
@@ -267,7 +258,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         await batches.attach(1, [attached])
         await log._nodes.create_pending("q", Pending(attached.ledgers[0], 1, 0))
         await batches.withdraw(1)
-        assert await entries(log) == [b"one", b"two"] and await log._nodes.batch_writers() == []
+        assert await contents(log) == [b"one", b"two"] and await log._nodes.batch_writers() == []
 
         # Nor is a ledger that was never one of a batch, whatever was noted; and what is given up is deleted for any
         # writer.

@@ -59,9 +59,8 @@ def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, m
 
 def test_a_deletion_ends_although_records_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Standing) -> None:
-        store = await cluster.connect()
-        log = store.log("kept")
-        await log.create()
+        log = await cluster.new_log("kept")
+        store = log.store
         await LogNodes(store.metadata, "kept").create_pending("nightly", Pending(77, 9, 0))
 
         async def again(*_: object) -> None:
@@ -78,9 +77,8 @@ def test_a_deletion_ends_although_records_come_again(tmp_path: Path, monkeypatch
 
 def test_a_log_is_deleted_with_batches_that_nobody_attached(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        store = await cluster.connect()
-        log = store.log("gone")
-        await log.create()
+        log = await cluster.new_log("gone")
+        store = log.store
         batches = log.batches("nightly")
         for number in range(2):
             part = batches.part(number)
@@ -100,9 +98,7 @@ def test_a_log_is_deleted_with_batches_that_nobody_attached(tmp_path: Path) -> N
 
 def test_a_trim_can_leave_what_is_not_read(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        store = await cluster.connect()
-        log = store.log("kept")
-        await log.create()
+        log = await cluster.new_log("kept")
         async with log.writer(ledger_entries=2) as writer:
             positions = await writer.append_many(b"%d" % number for number in range(10))
         slow, fast = await log.cursor("slow"), await log.cursor("fast", at=LATEST)

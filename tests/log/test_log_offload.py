@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log.standing_logs import Standing, run
+from log.standing_logs import Standing, contents, run
 from msgspec import structs
 from object_stores import ObjectStore
 
@@ -45,10 +45,6 @@ async def filled(cluster: Standing, name: str = "moved", password: bytes = b"", 
         for entry in ENTRIES:
             await writer.append(entry)
     return log
-
-
-async def contents(log: Log, **options: Any) -> list[bytes]:
-    return [entry.data async for entry in log.reader(follow=False, **options)]
 
 
 async def on_bookies(log: Log) -> list[int]:

@@ -185,9 +185,8 @@ def test_a_ledger_of_a_log_is_deleted_only_by_its_log(tmp_path: Path) -> None:
 
 def test_nobody_writes_to_a_log_with_missing_ledgers_unasked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: Standing) -> None:
-        store = await cluster.connect()
-        log = store.log("orders")
-        await log.create()
+        log = await cluster.new_log()
+        store = log.store
         async with log.writer(ledger_entries=1) as writer:
             positions = await writer.append_many(b"%d" % number for number in range(5))
         ids = [each.ledger for each in positions]

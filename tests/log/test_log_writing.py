@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log.standing_logs import Standing, run
+from log.standing_logs import Standing, contents, run
 from patience import eventually
 
 from fencepost.errors import OptionError
@@ -19,22 +19,11 @@ from fencepost.ledger.client.writer import LedgerWriter
 from fencepost.ledger.roles.interface import Effect, Event
 from fencepost.log.chain import EARLIEST, LATEST, Position
 from fencepost.log.errors import LogExistsError, LogSealedError, NoSuchLogError, NotLeaderError
-from fencepost.log.log import Log
-
-
-async def made(cluster: Standing, name: str = "orders", **options: Any) -> Log:
-    log = (await cluster.connect()).log(name)
-    await log.create(**options)
-    return log
-
-
-async def contents(log: Log, at: Any = EARLIEST) -> list[bytes]:
-    return [entry.data async for entry in log.reader(at, follow=False)]
 
 
 def test_what_is_appended_is_read_across_ledgers(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        log = await made(cluster)
+        log = await cluster.new_log()
         with pytest.raises(LogExistsError):
             await log.create()
         assert await contents(log) == []
@@ -81,7 +70,7 @@ def test_entries_that_come_together_are_given_to_the_role_together(tmp_path: Pat
             yield each
 
     async def test(cluster: Standing) -> None:
-        log = await made(cluster)
+        log = await cluster.new_log()
         opening: Any = log.writer() if of_log else log.store.create_ledger()
         async with opening as writer:
             given: list[int] = []
@@ -114,7 +103,7 @@ def test_entries_that_come_together_are_given_to_the_role_together(tmp_path: Pat
 
 def test_entries_go_as_there_is_room_and_never_more(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        log = await made(cluster)
+        log = await cluster.new_log()
         data = [b"%d" % number for number in range(1000)]
         async with log.writer(in_flight=200, in_flight_bytes=300) as writer:
             most: list[tuple[int, int]] = []
@@ -137,7 +126,7 @@ def test_entries_go_as_there_is_room_and_never_more(tmp_path: Path) -> None:
 
 def test_a_reader_follows_across_roll_overs_to_the_seal(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        log, other = await made(cluster), (await cluster.connect()).log("orders")
+        log, other = await cluster.new_log(), (await cluster.connect()).log("orders")
         seen: list[bytes] = []
         new: list[bytes] = []
 
@@ -177,7 +166,7 @@ def test_a_reader_follows_across_roll_overs_to_the_seal(tmp_path: Path) -> None:
 
 def test_of_two_writers_that_both_believe_one_is_fenced_off(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        log, other = await made(cluster), (await cluster.connect()).log("orders")
+        log, other = await cluster.new_log(), (await cluster.connect()).log("orders")
         old = await log.writer(name="old")
         await old.append(b"one")
         with pytest.raises(NotLeaderError, match="does not lead the log orders after 0.1 s: old "):
@@ -202,7 +191,7 @@ def test_of_two_writers_that_both_believe_one_is_fenced_off(tmp_path: Path) -> N
 
 def test_a_leader_that_is_gone_is_followed_and_what_it_confirmed_is_there(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        log, other = await made(cluster), (await cluster.connect()).log("orders")
+        log, other = await cluster.new_log(), (await cluster.connect()).log("orders")
         gone = await log.writer()
         data = [b"%d" % number for number in range(500)]
         await gone.append_many(data)
@@ -228,7 +217,7 @@ def test_entries_of_the_next_leader_are_not_earlier_however_late_its_clock_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(cluster: Standing) -> None:
-        log = await made(cluster)
+        log = await cluster.new_log()
         killed = await cluster.connect()
         writer = await killed.log("orders").writer()
         await writer.append(b"first")
@@ -248,7 +237,7 @@ def test_a_ledger_that_fails_is_followed_by_another_without_a_gap_or_a_double(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(cluster: Standing) -> None:
-        log = await made(cluster, ensemble=3)
+        log = await cluster.new_log(ensemble=3)
         data = [b"%d" % number for number in range(2000)]
         async with log.writer() as writer:
             takes = iter([5, 2])
@@ -278,7 +267,7 @@ def test_a_writer_with_too_few_bookies_says_so_and_goes_on_with_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(cluster: Standing) -> None:
-        log = await made(cluster)
+        log = await cluster.new_log()
         too_few = r"no ledger to write to.*: ledger \d+ needs 3 bookies to write to, and there are 2: start more"
         with pytest.raises(errors.NotEnoughBookiesError, match=too_few):
             await log.writer(wait=0.3).opened()
@@ -303,7 +292,7 @@ def test_a_writer_with_too_few_bookies_says_so_and_goes_on_with_more(
 
 def test_appends_are_bounded(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
-        log = await made(cluster)
+        log = await cluster.new_log()
         async with log.writer(in_flight=4, in_flight_bytes=200) as writer:
             most = 0
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from log import dying
-from log.standing_logs import Standing, run
+from log.standing_logs import Standing, contents, run
+from log.test_log_offload import named
 from object_stores import ObjectStore
 
 from fencepost.errors import FencepostError, SystemFailure
@@ -49,19 +50,10 @@ REMOTE = tuple(pytest.param("s3", half, marks=pytest.mark.campaign) for half in 
 
 async def filled(cluster: Standing, name: str) -> Log:
     """A log of four ledgers."""
-    log = (await cluster.connect()).log(name)
-    await log.create()
+    log = await cluster.new_log(name)
     async with log.writer(ledger_entries=2) as writer:
         await writer.append_many(ENTRIES)
     return log
-
-
-async def contents(log: Log) -> list[bytes]:
-    return [entry.data async for entry in log.reader(follow=False)]
-
-
-def named(chain: Any) -> set[str]:
-    return {f"{each.ledger}-{each.attempt}" for each in chain.offloads}
 
 
 class Dying:
@@ -351,9 +343,8 @@ def test_a_deletion_takes_the_steps_of_its_protocol(
         return "deleter_seals"
 
     async def test(cluster: Standing) -> None:
-        store = await cluster.connect()
-        log = store.log("log")
-        await log.create()
+        log = await cluster.new_log("log")
+        store = log.store
         async with log.writer() as writer:
             await writer.append(b"one")
         (link,) = (await log.chain()).links

@@ -493,17 +493,23 @@ def test_an_import_that_is_killed_anywhere_leaves_nothing_that_looks_whole_and_g
     assert number > 30
 
 
+def lose_a_bookie(store: Store) -> None:
+    """Have a bookie of ledger 1 fail after some requests."""
+    asked = itertools.count(1)
+
+    def fails(request: Any) -> None:
+        if next(asked) == 40:
+            store.down.add(store.ledgers[1].metadata.fragments[0].ensemble[1])
+
+    store.before = fails
+
+
 def test_a_bookie_that_fails_is_replaced_from_its_chunk_on(folder: Storage) -> None:
     store, contents = filled()
     exported(store, folder, most=1_000)
-    new, asked = Store("two", "uvwxyz"), [0]
+    new = Store("two", "uvwxyz")
 
-    def fails(request: Any) -> None:
-        asked[0] += 1
-        if asked[0] == 40:
-            new.down.add(new.ledgers[1].metadata.fragments[0].ensemble[1])
-
-    new.before = fails
+    lose_a_bookie(new)
     imported(new, folder)
     assert new.down and len(new.ledgers[1].metadata.fragments) == 2
     assert {ledger: new.entries(ledger) for ledger in contents} == contents
@@ -516,16 +522,11 @@ def test_a_bookie_that_fails_is_replaced_from_its_chunk_on(folder: Storage) -> N
 def test_an_import_is_spread_over_racks_also_where_a_bookie_fails(folder: Storage) -> None:
     store, contents = filled()
     exported(store, folder, most=1_000)
-    new, asked = Store("two", "uvwxyz"), [0]
+    new = Store("two", "uvwxyz")
     new.racks = tuple((b, f"/{rack}") for b, rack in zip("uvwxyz", "AABBCC", strict=True))
     new.policy = Policy(min_num_racks_per_write_quorum=3, enforce_min_num_racks_per_write_quorum=True)
 
-    def fails(request: Any) -> None:
-        asked[0] += 1
-        if asked[0] == 40:
-            new.down.add(new.ledgers[1].metadata.fragments[0].ensemble[1])
-
-    new.before = fails
+    lose_a_bookie(new)
     imported(new, folder)
     assert {ledger: new.entries(ledger) for ledger in contents} == contents
     assert len(new.ledgers[1].metadata.fragments) == 2
