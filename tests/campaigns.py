@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from fencepost.api.check import SMALL
+
+THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
+"""Whether generated tests try many more examples."""
 
 MANY_STATES = 20_000
 """A larger state space takes a second or longer."""

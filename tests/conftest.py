@@ -2,7 +2,6 @@
 campaigns are run, and how tests are divided among workers.
 """
 
-import os
 import random
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from campaigns import part_of
+from campaigns import THOROUGH, part_of
 from hypothesis import HealthCheck, settings
 from object_stores import ObjectStore
 from work_units import OneSession
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("everyday", max_examples=60, derandomize=True, database=None, **_QUIET)  # type: ignore[arg-type]
 settings.register_profile("thorough", max_examples=2_000, print_blob=True, **_QUIET)  # type: ignore[arg-type]
-settings.load_profile("thorough" if os.environ.get("FENCEPOST_THOROUGH") else "everyday")
+settings.load_profile("thorough" if THOROUGH else "everyday")
 
 
 def pytest_runtest_setup() -> None:

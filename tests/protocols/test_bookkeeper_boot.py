@@ -2,14 +2,13 @@
 protection.
 """
 
-import os
 import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, campaigns_but_every
+from campaigns import MANY_STATES, THOROUGH, campaign_if, campaigns_but_every
 from protocols import results
 from protocols.cluster import Behaviour
 
@@ -37,8 +36,6 @@ from fencepost.protocols.bookkeeper.boot import (
     RecoveryPhase,
     WriterStatus,
 )
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 NO_COPY = "every_acknowledged_entry_has_a_copy"
 DENIED = "no_acknowledged_entry_is_denied"

@@ -1,20 +1,17 @@
 """BookKeeper without the journal, against TLC's results for ``BookKeeperProtocolWithLimbo.tla``."""
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if
+from campaigns import MANY_STATES, THOROUGH, campaign_if
 from protocols import results
 
 from fencepost import ModelValue, Options, SearchOptions, State, Trace, action, check, require
 from fencepost.ledger.rules.metadata import LedgerStatus
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Entry
 from fencepost.protocols.bookkeeper.limbo import BookKeeperLimbo
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 DATA_LOSS = "no_divergence_between_client_and_meta_data"
 

@@ -1,10 +1,9 @@
 """KRaft with KIP-853 against TLC's results for ``kraft_kip_853.tla``, without its view."""
 
-import os
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, engine_for
+from campaigns import MANY_STATES, THOROUGH, campaign_if, engine_for
 from protocols.cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
 from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, action, check, per_key
@@ -21,8 +20,6 @@ from fencepost.protocols.kraft.server import (
     ServerState,
     transition,
 )
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 # TLC's counts with one worker: voters at the beginning, other constants, distinct states, depth.
 COUNTS: list[tuple[int, dict[str, Any], int, int]] = [

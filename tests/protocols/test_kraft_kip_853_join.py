@@ -1,10 +1,9 @@
 """KRaft with KIP-853, where servers ask to join and an administrator asks for removals."""
 
-import os
 from typing import Any
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, engine_for
+from campaigns import MANY_STATES, THOROUGH, campaign_if, engine_for
 from protocols.cluster import Behaviour, fetches, is_elected
 
 from fencepost import ModelValue, SearchOptions, action, check, require
@@ -21,8 +20,6 @@ from fencepost.protocols.kraft.join import (
 )
 from fencepost.protocols.kraft.kip_853 import KRaft, servers
 from fencepost.protocols.kraft.server import Command, Role, Server, ServerState
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 CONFIGURATIONS = {
     "join": (449_205, 48),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import pytest
-from campaigns import campaign_if, engine_for
+from campaigns import THOROUGH, campaign_if, engine_for
 from quorum.test_planted_quorum import UNSEEN, name_of, plant
 
 from fencepost import Result, SearchOptions, check
 from fencepost.protocols.quorum.replica import Replicas
 from fencepost.quorum.driver import node
 from fencepost.quorum.roles.replica import Replica
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 COUNTS = {
     "default": (11_369, 21),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if, campaigns_but_every
+from campaigns import THOROUGH, campaign_if, campaigns_but_every
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
 from checker.engines.idle import Idle
 from checker.engines.random_protocols import seeded
@@ -22,7 +21,7 @@ from fencepost.language.loading import SHIPPED, shipped
 from fencepost.semantics import Stepper
 from fencepost.spark import engine, stages
 
-SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 15
+SEEDS = 1_000 if THOROUGH else 15
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 
 pytestmark = pytest.mark.usefixtures("here")

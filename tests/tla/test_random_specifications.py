@@ -5,7 +5,6 @@ each variable in one slot.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from tla.layouts import Example
 from tla.random_specifications import is_symmetric, seeded
 from tla.test_layout import model_of
@@ -28,7 +27,7 @@ from fencepost.tla.places import Leaf, MapPlace, Members, Place, SetPlace
 from fencepost.tla.places import Path as Parts
 from fencepost.tla.values import FunctionValue, SetValue, Value
 
-SEEDS = 2_000 if os.environ.get("FENCEPOST_THOROUGH") else 200
+SEEDS = 2_000 if THOROUGH else 200
 AT_ONCE = 20
 """The seeds of one test."""
 

@@ -27,6 +27,7 @@ from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
 from fencepost.spark.validate import (
+    COLUMNS,
     RESULT,
     TEXT,
     TaskResult,
@@ -190,13 +191,10 @@ def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limit
     events = events.where(common(request) | wanted)
     all_shares = f.array(*(f.lit(share) for share in range(shares)))
     share = f.when(common(request), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
-    shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
+    shared = events.withColumn("share", f.explode(share)).select("run", "share", *COLUMNS)
     return shared.groupBy("run", "share").applyInPandasWithState(
         partial(watch_task, request, limits), RESULT, "kept binary", "append", "ProcessingTimeTimeout"
     )
-
-
-_COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "parameters")
 
 
 def watch_task(
@@ -211,7 +209,7 @@ def watch_task(
     now = state.getCurrentProcessingTimeMs() / 1000
     if not state.hasTimedOut:
         for frame in frames:
-            rows = zip(*(frame[name].tolist() for name in _COLUMNS), strict=True)
+            rows = zip(*(frame[name].tolist() for name in COLUMNS), strict=True)
             watch.feed((event_of(*row) for row in rows), now)
     try:
         results = [row_of(TaskResult(outcome)) for outcome in watch.look(now)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from checker.engines.compare import answer, by_embedded, by_reference, disagreement
 from checker.engines.idle import Idle
 from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
@@ -48,7 +48,6 @@ from fencepost.checker.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.semantics import Stepper
 from fencepost.semantics import state as states
 
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = 4_000 if THOROUGH else 75
 CAP = 300
 """Past this number of states no further level of a random protocol is compared."""

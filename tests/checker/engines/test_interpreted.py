@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns import THOROUGH
 from checker.engines.compare import answer, by_reference, disagreement, graph
 from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
 from checker.engines.symmetric_protocols import symmetric
@@ -22,7 +22,7 @@ from fencepost.checker.engines.options import SearchOptions
 from fencepost.language.loading import shipped
 from fencepost.semantics import Stepper
 
-SEEDS = 4_000 if os.environ.get("FENCEPOST_THOROUGH") else 40
+SEEDS = 4_000 if THOROUGH else 40
 CAP = 300
 
 

@@ -5,13 +5,12 @@ be tried.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from checker.engines import brute
 from checker.engines.compare import by_embedded, by_reference, disagreement
 from checker.engines.symmetric_protocols import symmetric
@@ -40,7 +39,6 @@ from fencepost.language.values import Map, Set
 from fencepost.semantics import Stepper, Symmetry, labelling, symmetry
 from fencepost.semantics.labelling import Labelling
 
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = range(1_000) if THOROUGH else [13, 21, 27, 37, 58, 81]
 
 

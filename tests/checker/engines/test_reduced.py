@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from checker.engines import brute
 from checker.engines.loose_protocols import loose, without_limits
 from checker.engines.random_protocols import RandomProtocol, seeded
@@ -37,7 +36,7 @@ from fencepost.report.json import data
 from fencepost.report.text import story
 from fencepost.semantics import Stepper
 
-SEEDS = 2_000 if os.environ.get("FENCEPOST_THOROUGH") else 60
+SEEDS = 2_000 if THOROUGH else 60
 CAP = 600
 
 

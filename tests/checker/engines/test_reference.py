@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from checker.engines import brute
 from checker.engines.random_protocols import RandomProtocol, protocols, reduced, seeded
 from hypothesis import given
@@ -22,7 +21,7 @@ from fencepost.checker.engines.options import ReferenceOptions
 from fencepost.language.seam import Model
 from fencepost.semantics import Stepper
 
-SEEDS = 5_000 if os.environ.get("FENCEPOST_THOROUGH") else 150
+SEEDS = 5_000 if THOROUGH else 150
 CAP = 150
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from campaigns import THOROUGH
 from checker.engines import brute
 from checker.engines.random_protocols import RandomProtocol, seeded
 
@@ -15,7 +15,7 @@ from fencepost.language.seam import Model
 from fencepost.language.values import freeze
 from fencepost.semantics import Branch, Fork, Leaf, Outcome, Read, Root, Stepper
 
-SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 60
+SEEDS = 1_000 if THOROUGH else 60
 STATES = 25
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from itertools import permutations
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from checker.engines import brute
 from checker.engines.compare import by_embedded, by_reference, disagreement
 from checker.engines.symmetric_protocols import symmetric
@@ -46,7 +45,6 @@ from fencepost.language.loading import shipped
 from fencepost.language.values import Set
 from fencepost.semantics import Stepper, Symmetry, symmetry
 
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = range(1_000) if THOROUGH else [11, 13, 21, 27, 37, 51, 58, 65, 74, 81, 86, 90]
 
 # -- orbits, counted separately ---------------------------------------------------------------------------------------

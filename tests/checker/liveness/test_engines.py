@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from campaigns import campaign_if
+from campaigns import THOROUGH, campaign_if
 from checker.engines import compare
 from checker.engines.random_protocols import RandomProtocol, seeded
 
@@ -18,7 +17,6 @@ from fencepost.checker.engines import embedded, reference
 from fencepost.checker.liveness.graph import Graph
 from fencepost.semantics import Stepper
 
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 SEEDS = 2_000 if THOROUGH else 40
 CAP = 400
 WAYS: list[dict[str, Any]] = [{"workers": 1}, {"workers": 2}, {"workers": 2, "bits": 128}]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from campaigns import THOROUGH
 from checker.engines import compare
 from checker.liveness.formulas import Case, by_actions, case, is_true, protocol, violations
 from checker.liveness.graphs import fair_loop
@@ -20,8 +20,6 @@ from fencepost.checker.engines import embedded, reference
 from fencepost.checker.liveness import automaton, product
 from fencepost.checker.liveness.automaton import Forms, Way
 from fencepost.semantics import Stepper
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 
 def fault(case: Case) -> str | None:

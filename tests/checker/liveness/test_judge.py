@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from campaigns import THOROUGH
 from checker.liveness.graphs import Small, fair_loop, graphs, protocol, stems
 from hypothesis import given, settings
 
 from fencepost import check
 
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 KINDS = ("always_eventually", "eventually_always", "leads_to")
 
 

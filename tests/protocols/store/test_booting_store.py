@@ -26,11 +26,11 @@ from fencepost.ledger.rules.protections import Protections
 from fencepost.protocols.protections import switches
 from fencepost.protocols.store import booting
 from fencepost.protocols.store.booting import BootingStore
+from fencepost.protocols.store.store import LOSS
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocols" / "store.md"
 
 SWITCHES = switches(BootingStore, Protections)
-LOSS = "no_divergence_between_client_and_meta_data"
 GONE = "every_acknowledged_entry_has_a_copy"
 STUCK = "a_bookie_that_is_down_can_start"
 REFINEMENT = "refines_bookkeeper_boot"

@@ -24,7 +24,7 @@ from fencepost.ledger.rules.ensembles import write_set
 from fencepost.ledger.rules.metadata import Next
 from fencepost.ledger.rules.protections import ALL
 from fencepost.protocols.bookkeeper.ledger import FenceResponse
-from fencepost.protocols.store.store import Status, Store
+from fencepost.protocols.store.store import ONE_BOOKIE, ONE_COPY, TWO_ENTRIES, Status, Store
 from fencepost.testing.store import table
 from fencepost.testing.store.actions import HANDLERS
 from fencepost.testing.store.driver import Driver
@@ -32,11 +32,8 @@ from fencepost.testing.store.mapping import ensemble_of
 from fencepost.testing.store.system import copied
 from fencepost.testing.walk import Difference, DriveResult, NotRealisable, Reading
 
-ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
-ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
 SMALL: dict[str, Any] = {"bookies": 2, "ack_quorum": 1}
 STRICT: dict[str, Any] = {"bookies": 2}
-TWO_ENTRIES: dict[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 AT_ONCE: dict[str, Any] = {"metadata_lags": False}
 LOSSLESS: dict[str, Any] = {"message_loss": False, **AT_ONCE}
 ALONE: dict[str, Any] = {"clients": 1}

@@ -18,19 +18,14 @@ from fencepost.ledger.rules import adding, ensembles, metadata, reading, recover
 from fencepost.ledger.rules.codes import Code, Verdict
 from fencepost.ledger.rules.metadata import LedgerStatus, Next
 from fencepost.protocols.store import store
-from fencepost.protocols.store.store import Store
+from fencepost.protocols.store.store import LOSS, ONE_BOOKIE, ONE_COPY, READABLE, TWO_ENTRIES, Store
 
-ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
-ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
 SMALL: dict[str, Any] = {"bookies": 2, "ack_quorum": 1}
 STRICT: dict[str, Any] = {"bookies": 2}
-TWO_ENTRIES: dict[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 LOSSLESS: dict[str, Any] = {"message_loss": False}
 ALONE: dict[str, Any] = {"clients": 1}
 READ: dict[str, Any] = {"readers": 1, "clients": 1}
 
-LOSS = "no_divergence_between_client_and_meta_data"
-READABLE = "all_acked_entries_are_readable"
 ACK_QUORUM = "all_committed_entries_reach_ack_quorum"
 FENCED = "reads_begin_when_the_owner_is_fenced_off"
 MISSING = "no_committed_entry_is_missing"

@@ -8,14 +8,11 @@ from campaigns import campaign_if
 
 from fencepost import Options, Protocol, check
 from fencepost.protocols.bookkeeper.current import BookKeeper
-from fencepost.protocols.store.store import PUBLISHED, Store
+from fencepost.protocols.store.store import ONE_BOOKIE, ONE_COPY, PUBLISHED, TWO_ENTRIES, Store
 
 DECLARED: Any = next(one for one in Store.declared("refinement"))
 NAME = "refines_bookkeeper"
 
-ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
-ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
-TWO_ENTRIES: dict[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 
 # A constant of `bookkeeper` at the original's value, constants with which that matters, and the number of states in the
 # shortest behaviour that the original lacks.

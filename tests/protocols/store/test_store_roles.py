@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from functools import cache
 
 import pytest
-from campaigns import MANY_STATES, campaign_if, engine_for
+from campaigns import MANY_STATES, THOROUGH, campaign_if, engine_for
 from ledger.simulation.test_planted import PLANTED, plant
 from protocols.store.test_roles_reached import listed, noted
 
 from fencepost import Result, SearchOptions, check
 from fencepost.protocols.store import roles
 from fencepost.protocols.store.roles import StoreRoles
-
-THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 COUNTS = {
     "default": (996, 20),

@@ -359,9 +359,9 @@ UNPROTECTED: Mapping[str, Configuration] = {
 }
 """Configurations without a protection, of any size, and the invariant that is violated."""
 
-ONE_BOOKIE: Mapping[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
-ONE_COPY: Mapping[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
-TWO_ENTRIES: Mapping[str, Any] = {"send_limit": 2, "inflight_limit": 2}
+ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
+ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
+TWO_ENTRIES: dict[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 
 
 def _clients_and_readers(protocol: Store) -> Iterable[ModelValue]:
