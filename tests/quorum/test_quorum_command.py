@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import patience
@@ -24,23 +24,7 @@ from bench.quorum.processes import Processes
 from fencepost.cli import main as cli
 from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
 
-Start = Callable[[int], Processes]
 Quorum = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Start]:
-    made: list[Processes] = []
-
-    def started(count: int) -> Processes:
-        made.append(Processes(tmp_path, count))
-        made[-1].start()
-        return made[-1]
-
-    yield started
-    for each in made:
-        for member in list(each.running):
-            each.kill(member)
 
 
 @pytest.fixture
@@ -55,8 +39,9 @@ def quorum(capsys: pytest.CaptureFixture[str]) -> Quorum:
     return ran
 
 
-def test_members_are_killed_wiped_removed_and_added(processes: Start, quorum: Quorum) -> None:
+def test_members_are_killed_wiped_removed_and_added(processes: Callable[..., Processes], quorum: Quorum) -> None:
     members = processes(3)
+    members.start()
     client = members.client()
     client.create("/mine", b"", ephemeral=True)
     code, out, _ = quorum("status", "--controllers", members.controllers, "--json")

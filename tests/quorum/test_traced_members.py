@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,19 +19,6 @@ from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.verdict import Verdict
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Callable[[int], Processes]]:
-    made: list[Processes] = []
-
-    def started(count: int) -> Processes:
-        made.append(Processes(tmp_path, count, ["--trace", str(tmp_path / "traces")]))
-        return made[-1]
-
-    yield started
-    for each in made:
-        each.close()
-
-
 def judged(folder: Path) -> tuple[Verdict, set[str]]:
     """The verdict on the only trace of a folder, and the actions in it."""
     traces = Traces(read(folder, check=False), kind=QuorumConformance.subjects)
@@ -41,9 +28,9 @@ def judged(folder: Path) -> tuple[Verdict, set[str]]:
 
 
 def test_members_that_are_killed_wiped_removed_and_added_are_accepted(
-    processes: Callable[[int], Processes], tmp_path: Path
+    processes: Callable[..., Processes], tmp_path: Path
 ) -> None:
-    members = processes(3)
+    members = processes(3, "--trace", str(tmp_path / "traces"))
     members.start()
     client = members.client()
     for each in range(20):
@@ -80,8 +67,8 @@ def test_members_that_are_killed_wiped_removed_and_added_are_accepted(
 
 
 @pytest.mark.campaign
-def test_a_quorum_of_one_that_grows_is_accepted(processes: Callable[[int], Processes], tmp_path: Path) -> None:
-    members = processes(2)
+def test_a_quorum_of_one_that_grows_is_accepted(processes: Callable[..., Processes], tmp_path: Path) -> None:
+    members = processes(2, "--trace", str(tmp_path / "traces"))
     command = [
         sys.executable,
         "-m",

@@ -17,7 +17,6 @@ from docs.documents import EXAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.cli.main import main
 from fencepost.traces import TraceError, TraceEvent, records
 from fencepost.traces import read as read_whole
 from fencepost.traces.foreign import Foreign, ReadEvent
@@ -163,14 +162,9 @@ Said = tuple[int, str, str]
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def said(said: Callable[..., Said]) -> Callable[..., Said]:
     """Run ``fencepost validate --follow`` for the bank, for a moment."""
-
-    def run(*arguments: str | Path) -> Said:
-        code = main(["validate", *map(str, arguments), "--conformance", BANK, "--follow", "--for", "0.1"])
-        return code, *capsys.readouterr()
-
-    return run
+    return lambda *arguments: said(*arguments, "--conformance", BANK, "--follow", "--for", "0.1")
 
 
 @pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv", "a.json", "a.csv.gz"])

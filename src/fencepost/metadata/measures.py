@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from fencepost.metadata.server import Service
 from fencepost.monitoring.metrics import Value
+from fencepost.monitoring.table import RAFT
 from fencepost.quorum.driver.node import QuorumNode
 
-_RAFT = "kafka_server_raft_metrics_"
 _CONTROLLER = "kafka_controller_KafkaController_"
 
 
@@ -72,16 +72,16 @@ def _lags(node: QuorumNode) -> Value:
 
 
 _OF_NODE: dict[str, Callable[[QuorumNode], Value]] = {
-    f"{_RAFT}current_state": _state,
-    f"{_RAFT}current_leader": _leader,
-    f"{_RAFT}current_epoch": lambda node: node.replica.epoch,
-    f"{_RAFT}current_vote": _vote,
-    f"{_RAFT}log_end_offset": lambda node: node.replica.log.end_offset,
-    f"{_RAFT}log_end_epoch": lambda node: node.replica.log.last_epoch,
-    f"{_RAFT}high_watermark": lambda node: node.replica.high_watermark,
+    f"{RAFT}current_state": _state,
+    f"{RAFT}current_leader": _leader,
+    f"{RAFT}current_epoch": lambda node: node.replica.epoch,
+    f"{RAFT}current_vote": _vote,
+    f"{RAFT}log_end_offset": lambda node: node.replica.log.end_offset,
+    f"{RAFT}log_end_epoch": lambda node: node.replica.log.last_epoch,
+    f"{RAFT}high_watermark": lambda node: node.replica.high_watermark,
     f"{_CONTROLLER}LastAppliedRecordOffset": lambda node: node.applied,
-    f"{_RAFT}number_of_voters": lambda node: len(node.replica.voters),
-    f"{_RAFT}number_of_observers": _observers,
+    f"{RAFT}number_of_voters": lambda node: len(node.replica.voters),
+    f"{RAFT}number_of_observers": _observers,
     "fencepost_quorum_follower_lag": _lags,
     "fencepost_quorum_leader_silence_seconds": lambda node: node.silence,
     "kafka_server_SnapshotEmitter_LatestSnapshotGeneratedAgeMs": lambda node: 1_000 * node.snapshot_age,

@@ -104,22 +104,22 @@ METADATA = (
 )  # fmt: skip
 """Those of a metadata service."""
 
-_RAFT = "kafka_server_raft_metrics_"
+RAFT = "kafka_server_raft_metrics_"
 
 QUORUM = (
-    Metric(f"{_RAFT}current_state", "gauge", "1",
+    Metric(f"{RAFT}current_state", "gauge", "1",
            "the role, as a label: leader, candidate, prospective, voted, follower, unattached, resigned or observer",
            ("current_state",)),
-    Metric(f"{_RAFT}current_leader", "gauge", "id", "the id of the leader; -1: none is known"),
-    Metric(f"{_RAFT}current_epoch", "gauge", "epoch", "the epoch"),
-    Metric(f"{_RAFT}current_vote", "gauge", "id", "the id of the candidate that has this member's vote; -1: none"),
-    Metric(f"{_RAFT}log_end_offset", "gauge", "offset", "the end of the log"),
-    Metric(f"{_RAFT}log_end_epoch", "gauge", "epoch", "the epoch of the last entry of the log"),
-    Metric(f"{_RAFT}high_watermark", "gauge", "offset", "the offset up to which entries are committed"),
+    Metric(f"{RAFT}current_leader", "gauge", "id", "the id of the leader; -1: none is known"),
+    Metric(f"{RAFT}current_epoch", "gauge", "epoch", "the epoch"),
+    Metric(f"{RAFT}current_vote", "gauge", "id", "the id of the candidate that has this member's vote; -1: none"),
+    Metric(f"{RAFT}log_end_offset", "gauge", "offset", "the end of the log"),
+    Metric(f"{RAFT}log_end_epoch", "gauge", "epoch", "the epoch of the last entry of the log"),
+    Metric(f"{RAFT}high_watermark", "gauge", "offset", "the offset up to which entries are committed"),
     Metric("kafka_controller_KafkaController_LastAppliedRecordOffset", "gauge", "offset",
            "the offset up to which this member has applied entries"),
-    Metric(f"{_RAFT}number_of_voters", "gauge", "members", "voters"),
-    Metric(f"{_RAFT}number_of_observers", "gauge", "members", "observers; only on the leader"),
+    Metric(f"{RAFT}number_of_voters", "gauge", "members", "voters"),
+    Metric(f"{RAFT}number_of_observers", "gauge", "members", "observers; only on the leader"),
     Metric("fencepost_quorum_follower_lag", "gauge", "entries",
            "how far the log of another member is behind; only on the leader", ("member",)),
     Metric("kafka_controller_KafkaController_NewActiveControllersCount", "counter", "times",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fencepost.errors import OptionError
-from fencepost.log.chain import End, Position, position_of
+from fencepost.log.chain import LARGEST, End, Position, position_of
 from fencepost.log.metadata import checked_name
 from fencepost.spark.ledgers.decoders import decoder_of
 from fencepost.text import units
@@ -45,9 +45,6 @@ SPARKS_OWN = ("checkpointLocation", "queryName")
 
 PARTITION = 64 * 1024 * 1024
 """The most bytes of a partition, by default."""
-
-_LARGEST = (1 << 63) - 1
-"""The largest id of a ledger or an entry."""
 
 _RUN = re.compile(r"(\d{1,19})(?:(-)(\d{1,19})?)?")
 
@@ -251,8 +248,8 @@ def _runs(name: str, text: str) -> tuple[Run, ...]:
             wanted = "the id of one ledger" if name == "ledger" else "ids and ranges of ids as 3,7,10-20,30-"
             raise OptionError(f"option {name} is {text!r}: give {wanted}")
         first = int(match[1])
-        last = int(match[3]) if match[3] else _LARGEST if match[2] else first
-        if last < first or last > _LARGEST:
+        last = int(match[3]) if match[3] else LARGEST if match[2] else first
+        if last < first or last > LARGEST:
             raise OptionError(f"option {name} has {word.strip()!r}, which is no range of ids")
         runs.append(Run(first, last, is_one=not match[2]))
     return tuple(runs)
@@ -270,7 +267,7 @@ def _offset(name: str, text: str) -> Offset:
         raise OptionError(f"option {name} is {text!r}: {wanted}")
     ledgers: dict[int, int | str] = {}
     for ledger, entry in content.items():
-        is_entry = type(entry) is int and 0 <= entry <= _LARGEST
+        is_entry = type(entry) is int and 0 <= entry <= LARGEST
         if not re.fullmatch(r"\d{1,19}", ledger) or not (is_entry or entry in (EARLIEST, LATEST)):
             raise OptionError(f"option {name} has {json.dumps({ledger: entry})}: {wanted}")
         ledgers[int(ledger)] = entry
