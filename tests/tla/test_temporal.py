@@ -230,6 +230,75 @@ def test_an_error_in_a_leaf_names_the_property(model: Model) -> None:
         is_true(whole(model, "Broken"), [(0, 0)], 0)
 
 
+APPLYING = r"""---- MODULE Applying ----
+EXTENDS Naturals
+VARIABLES x, y
+vars == <<x, y>>
+A == x' = (x + 1) % 3 /\ y' = y
+B == y' = 1 - y /\ x' = x
+I(c) == INSTANCE Leading WITH n <- x
+LeadsTo(P, Q) == P ~> Q
+Grows(a) == [][a' >= a]_vars
+Within(a, k) == [](a <= k) /\ [][a' # a]_vars
+Always(P) == []P
+Nested(P, k) == P /\ []<>(x = k)
+Twice(P(_)) == P(0) /\ P(1)
+Defining(P) == LET q(k) == P /\ y = k IN [](<>q(0))
+Fair(N, v) == WF_v(N) /\ [][N \/ B]_<<x, v>>
+Spec == x = 0 /\ y = 0 /\ [][A \/ B]_vars /\ WF_vars(A)
+Prop == {formula}
+===="""
+
+LEADING = r"""---- MODULE Leading ----
+EXTENDS Naturals
+VARIABLE n
+CONSTANT c
+Here == n = c
+Leads(P) == Here ~> P /\ n < 2
+===="""
+
+
+@pytest.mark.parametrize(
+    ("formula", "code"),
+    [
+        ("LeadsTo(x = 0, x = 1)", 0),
+        ("LeadsTo(x = 0, y = 1)", 13),
+        (r"\A k \in 0..2 : LeadsTo(x = k, x # k)", 0),
+        (r"\A k \in 0..1 : LeadsTo(y = k, y # k)", 13),
+        ("Grows(y * 0)", 0),
+        ("Grows(x)", 13),
+        ("Within(3 * x + y, 7)", 0),
+        ("Within(3 * x + y, 6)", 12),
+        ("Within(x, 2)", 13),
+        ("Always(x < 3)", 0),
+        ("Always(x < 2)", 12),
+        ("Nested(Nested([]<>(x = 0), 1), 2)", 0),
+        ("Nested(Nested([]<>(y = 0), 1), 2)", 13),
+        ("Twice(LAMBDA k : []<>(x = k))", 0),
+        ("Twice(LAMBDA k : []<>(y = k))", 13),
+        ("Defining(x = x)", 13),
+        ("Fair(A, y)", 0),
+        ("Fair(B, y)", 13),
+        ("I(1)!Leads(x # 1)", 0),
+        ("I(1)!Leads(y = 1)", 13),
+    ],
+)
+def test_temporal_formulas_are_arguments_too(tmp_path: Path, formula: str, code: int) -> None:
+    assert check(applying(tmp_path, formula)).exit_code == code  # as TLC's
+
+
+def applying(folder: Path, formula: str) -> str:
+    (folder / "Leading.tla").write_text(LEADING)
+    path = files.written(folder, APPLYING.replace("{formula}", formula))
+    path.with_suffix(".cfg").write_text("SPECIFICATION Spec PROPERTY Prop CHECK_DEADLOCK FALSE")
+    return str(path)
+
+
+def test_an_argument_of_an_instance_is_the_same_in_every_state(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match="this temporal formula is not supported"):
+        check(applying(tmp_path, "I(x)!Leads(x # 1)"))
+
+
 ASSUMING = r"""---- MODULE Assuming ----
 EXTENDS Naturals
 VARIABLE x

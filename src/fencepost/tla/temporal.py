@@ -25,7 +25,7 @@ from fencepost.tla.actions import ActionCompiler
 from fencepost.tla.errors import SpecificationError
 from fencepost.tla.facts import Call, Itself, called, parameters_of, unlabelled
 from fencepost.tla.runtime import untupled
-from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted, Variable
+from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope, Substituted, Symbol, Variable
 from fencepost.tla.values import EvaluationError, Value, described, members, show
 
 TEMPORAL_LEVEL = 3
@@ -151,35 +151,55 @@ class _Taking:
         return found.symbol.name, tuple(piece.inside(*each) for each in found.arguments)
 
     def opened(self, piece: Piece) -> Piece | None:
-        """The body of the definition that a piece names, or of a ``LET``. None if it is neither, or has arguments that
-        differ from state to state.
+        """The body of the definition that a piece names, or of a ``LET``. None if it is neither, or if an instance has
+        an argument that differs from state to state.
         """
         if isinstance(piece.node, ast.Let):
             return piece.inside(piece.node.body, piece.scope.let(piece.node))
         found = self.call(piece)
-        if found is None or isinstance(found.symbol, ast.Lambda):
+        if found is None:
             return None
         symbol = found.symbol
         if isinstance(symbol, Substituted):
             return piece.inside(symbol.value, symbol.scope)
+        if isinstance(symbol, ast.Lambda):
+            inner = self.compiler.analysis.inner(symbol, symbol.parameters, found.scope)
+            return self._applied(piece, found, inner.locals, symbol.body, inner.scope)
         if not isinstance(symbol, Defined) or isinstance(symbol.body, ast.Function) or symbol.is_recursive:
             return None
-        values = [self.constant(piece.inside(*each)) for each in found.arguments]
-        if any(each.arity for each in parameters_of(symbol)) or not all(values):
-            return None
-        names = {name: value[0] for name, value in zip(parameters_of(symbol), values, strict=True)}
-        return Piece(unlabelled(symbol.body), symbol.scope, {**piece.names, **names})
+        return self._applied(piece, found, parameters_of(symbol), symbol.body, symbol.scope)
+
+    def _applied(
+        self, piece: Piece, found: Call, parameters: tuple[Local, ...], body: ast.Expression, scope: Scope
+    ) -> Piece | None:
+        """The body of what a piece is a call of. An argument that no value stands for takes the place of its parameter.
+        That of an instance cannot: what else the instance defines has the parameter, too.
+        """
+        own = len(piece.node.arguments) if isinstance(piece.node, ast.Apply) else 0
+        names, others = {}, {}
+        for left, (parameter, argument) in enumerate(zip(parameters, found.arguments, strict=True), -len(parameters)):
+            value = () if parameter.arity else self.constant(piece.inside(*argument))
+            if value:
+                names[parameter] = value[0]
+            elif left < -own:
+                return None
+            else:
+                others[parameter.name] = Substituted(parameter.name, *argument)
+        return Piece(unlabelled(body), scope.inner(others) if others else scope, {**piece.names, **names})
 
     def is_temporal(self, piece: Piece) -> bool:
         """Whether a formula has temporal operators, also in the definitions that it names."""
-        waiting: list[ast.Node] = [piece.node]
+        waiting: list[tuple[ast.Node, Scope]] = [(piece.node, piece.scope)]
         while waiting:
-            node = waiting.pop()
+            node, scope = waiting.pop()
             if isinstance(node, ast.Fairness) or (isinstance(node, ast.Name) and node.text in MODAL):
                 return True
-            if isinstance(node, ast.Name | ast.Qualified) and _level(node, piece.scope) == TEMPORAL_LEVEL:
+            symbol = _symbol(node, scope) if isinstance(node, ast.Name | ast.Qualified) else None
+            if isinstance(symbol, Substituted):
+                waiting.append((symbol.value, symbol.scope))
+            elif isinstance(symbol, Defined) and symbol.level == TEMPORAL_LEVEL:
                 return True
-            waiting += ast.parts_of(node)
+            waiting += ((each, scope) for each in ast.parts_of(node))
         return False
 
     def square(self, piece: Piece) -> Piece | None:
@@ -420,9 +440,8 @@ _COMBINED: dict[str, Callable[..., Formula]] = {
 }
 
 
-def _level(node: ast.Name | ast.Qualified, scope: Scope) -> int:
+def _symbol(node: ast.Name | ast.Qualified, scope: Scope) -> Symbol | None:
     try:
-        symbol = scope.symbol(node)
+        return scope.symbol(node)
     except LookupError:  # a name that is bound further inside
-        return 0
-    return symbol.level if isinstance(symbol, Defined) else 0
+        return None
