@@ -428,6 +428,17 @@ def test_a_search_is_resumed_with_the_layout_that_it_had(tmp_path: Path, looks: 
     assert counts(check(model_of(tmp_path, example), engine="embedded", resume=saved)) == example.counts
 
 
+def test_a_resumed_search_that_outgrows_its_layout_is_refused(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks(100)
+    example, saved = EXAMPLES["messages"], tmp_path / "saved"
+    check(model_of(tmp_path, example), engine="embedded", checkpoint=saved, max_depth=6)
+    monkeypatch.setattr(state, "MOST_MEMBERS", 2)
+    failure = str(check(model_of(tmp_path, example), engine="embedded", resume=saved).failure)
+    assert "holds msgs in parts, which the search has outgrown; start again without resume" in failure
+
+
 def test_walks_go_through_the_same_states(tmp_path: Path, looks: Callable[[int], None]) -> None:
     looks(20)
     result = check(model_of(tmp_path, EXAMPLES["bag"]), engine="simulate", walks=200, depth=30, seed=1)

@@ -393,6 +393,10 @@ class CheckpointReader:
 
     def restore(self, store: ValueTable) -> list[tuple[int, list[int]]]:
         """For each column of the frontier, its slot in ``store`` and the number there of each of its values."""
+        kept = {entry.path for entry in self.manifest.slots if entry.constant}
+        for slot in store.slots:
+            if slot.constant and _path(slot) not in kept:
+                raise self._wrong(f"holds {slot.path[0]} in parts, which the search has outgrown")
         try:
             return restore_slots(store, self.manifest.slots)
         except (ValueError, KeyError, TypeError) as error:
@@ -412,9 +416,13 @@ def slot_entries(store: ValueTable) -> list[SlotEntry]:
     """The slots of a store in the form that a manifest has."""
     entries = []
     for slot, values in zip(store.slots, store.values, strict=True):
-        path = encode(_written(slot.path)).hex()
-        entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], path, slot.constant))
+        entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], _path(slot), slot.constant))
     return entries
+
+
+def _path(slot: Slot) -> str:
+    """The path of a slot in the form that a manifest has."""
+    return encode(_written(slot.path)).hex()
 
 
 def _written(path: tuple[Any, ...]) -> Value:
@@ -431,7 +439,7 @@ def restore_slots(store: ValueTable, entries: Sequence[SlotEntry]) -> list[tuple
     Raises ValueError, KeyError or TypeError if they do not belong to this protocol.
     """
     named = names_of(store)
-    constant = {encode(_written(slot.path)).hex(): slot for slot in store.slots if slot.constant}
+    constant = {_path(slot): slot for slot in store.slots if slot.constant}
     found = []
     for entry in entries:
         values = [decode(bytes.fromhex(v), named) for v in entry.values]
