@@ -439,6 +439,19 @@ def test_a_resumed_search_that_outgrows_its_layout_is_refused(
     assert "holds msgs in parts, which the search has outgrown; start again without resume" in failure
 
 
+@pytest.mark.parametrize("limit", [2, state.MOST_MEMBERS])
+def test_a_search_that_had_outgrown_its_layout_is_resumed(
+    tmp_path: Path, looks: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    looks(100)
+    example, saved = EXAMPLES["messages"], tmp_path / "saved"
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "MOST_MEMBERS", 2)
+        check(model_of(tmp_path, example), engine="embedded", checkpoint=saved, max_depth=6)
+    monkeypatch.setattr(state, "MOST_MEMBERS", limit)
+    assert counts(check(model_of(tmp_path, example), engine="embedded", resume=saved)) == example.counts
+
+
 def test_walks_go_through_the_same_states(tmp_path: Path, looks: Callable[[int], None]) -> None:
     looks(20)
     result = check(model_of(tmp_path, EXAMPLES["bag"]), engine="simulate", walks=200, depth=30, seed=1)

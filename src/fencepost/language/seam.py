@@ -122,6 +122,10 @@ class Language(ABC):
         found: Model = model
         return found
 
+    def can_be_coarser(self, model: Any, variable: str) -> bool:
+        """Whether :meth:`coarser` gives another layout."""
+        return False
+
     def coarser(self, model: Any, variable: str) -> Model:
         """The model with a coarser layout of a variable, of all for "". A search has outgrown the one it had."""
         raise NotImplementedError

@@ -78,6 +78,9 @@ class Tla(Language):
     def hidden(self, model: TlaModel) -> Collection[str]:
         return model.setup.hidden
 
+    def can_be_coarser(self, model: TlaModel, variable: str) -> bool:
+        return variable in model.shapes and model.coarse.isdisjoint({"", variable})
+
     def coarser(self, model: TlaModel, variable: str) -> TlaModel:
         return model.coarser(variable)
 

@@ -36,7 +36,7 @@ from fencepost.language.declarations import Declared
 from fencepost.language.decoding import decode
 from fencepost.language.seam import Model, language_of
 from fencepost.language.values import ModelValue, Record, Value, encode, full_name, module_of
-from fencepost.semantics.state import ValueTable
+from fencepost.semantics.state import Outgrown, ValueTable
 from fencepost.semantics.symmetry import listed
 
 FORMAT = 6
@@ -392,12 +392,20 @@ class CheckpointReader:
             raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
 
     def restore(self, store: ValueTable) -> list[tuple[int, list[int]]]:
-        """For each column of the frontier, its slot in ``store`` and the number there of each of its values."""
+        """For each column of the frontier, its slot in ``store`` and the number there of each of its values. Raises
+        :class:`fencepost.semantics.Outgrown` for a variable that the search which wrote the checkpoint had outgrown.
+        """
         kept = {entry.path for entry in self.manifest.slots if entry.constant}
-        for slot in store.slots:
-            if slot.constant and _path(slot) not in kept:
+        own = {_path(slot): slot for slot in store.slots if slot.constant}
+        for path, slot in own.items():
+            if path not in kept:
                 raise self._wrong(f"holds {slot.path[0]} in parts, which the search has outgrown")
         try:
+            language, named = language_of(store.protocol), names_of(store)
+            for path in kept - own.keys():
+                written: Any = decode(bytes.fromhex(path), named)
+                if language.can_be_coarser(store.protocol, variable := written[0][1]):
+                    raise Outgrown(variable)
             return restore_slots(store, self.manifest.slots)
         except (ValueError, KeyError, TypeError) as error:
             raise self._wrong(f"does not fit this version of the protocol: {error}") from None
