@@ -113,7 +113,7 @@ def test_members_join_by_themselves_if_they_are_to(tmp_path: Path) -> None:
         (["metadata", "x", "--controllers", "1@h:1,1@h:2"], "two controllers have the id 1"),
         (["metadata", "x", "--controllers", "1@h:1,2@h:2"], "give --id to say which one this is"),
         (["metadata", "x", "--controllers", "1@h:1", "--id", "2"], "--id 2: no controller has this id"),
-        (["metadata", "x", "--id", "-2"], "--id -2: an id is at least 0"),
+        (["metadata", "x", "--id", "-2"], "--id: -2 is too small: give at least 0"),
         (["metadata", "x", "--kafka-port", "0"], "0 is too small"),
         (["metadata", "x", "--listen", "h:1"], "--listen needs --controllers"),
         (["metadata", "x", "--controllers", "1@h:1", "--listen", "here"], "here is not an endpoint"),

@@ -193,8 +193,6 @@ def _quorum(args: argparse.Namespace) -> service.Quorum:
     if args.listen is not None and not hosts:
         raise errors.OptionError("--listen needs --controllers, which say where the others reach this member")
     host_id = args.id
-    if host_id is not None and host_id < 0:
-        raise errors.OptionError(f"--id {host_id}: an id is at least 0")
     if host_id is None and hosts:
         if len(hosts) > 1:
             raise errors.OptionError("--controllers names several members: give --id to say which one this is")
