@@ -302,8 +302,9 @@ class Bells(Protocol):
     nodes: tuple[ModelValue, ...] = model_values("n", 2)
     numbers: range = range(30)
     lossy: bool = constant(True)
+    ordered: bool = constant(False)
     heard: PerKey[ModelValue, int] = per_key(nodes, 0)
-    network: Network = network({Rung: (nodes, nodes)}, lossy=lossy)
+    network: Network = network({Rung: (nodes, nodes)}, lossy=lossy, ordered=ordered)
 
     @action(n=nodes, m=nodes, number=numbers)
     def rings(self, n: ModelValue, m: ModelValue, number: int) -> None:
@@ -338,7 +339,7 @@ class BellsConformance(Conformance):
             picks = (self.n["n1"], *([like(number=said["number"])] if "number" in said else []))
             yield Step("hears", (("n", n),), picks, receives="it", after=((("heard", n), said["heard"]),))
         else:
-            yield Step("finds_nothing", (("n", n), ("m", self.n["n1"])))
+            yield Step("finds_nothing", (("n", self.n["n2"]), ("m", n)))
 
 
 def rung(*told: tuple[bool, int]) -> list[Event]:
@@ -356,9 +357,21 @@ class LosslessConformance(BellsConformance):
         return {"lossy": False}
 
 
+class OrderedConformance(BellsConformance):
+    """What was sent first is heard first."""
+
+    def constants(self) -> dict[str, Any]:
+        return {"ordered": True}
+
+
 def bells(events: list[Event], of: type[Conformance] = BellsConformance, **parameters: Any) -> Verdict:
-    found = Event("n2", 1, 1, "hears", "it", parameters) if parameters else Event("n2", 1, 1, "finds", "it", {})
-    return Validator(of).validate("it", [*events, found])
+    """What ``n2`` hears after the events, or that ``n1`` finds nothing in flight after them."""
+    last = (
+        Event("n2", 1, 1, "hears", "it", parameters)
+        if parameters
+        else Event("n1", 1, len(events) + 1, "finds", "it", {})
+    )
+    return Validator(of).validate("it", [*events, last])
 
 
 @pytest.mark.parametrize("heard", [1, 2])
@@ -376,6 +389,10 @@ def test_losses_that_cannot_help_are_not_tried() -> None:
 
 def test_losses_are_tried_where_a_step_looks_at_what_is_in_flight() -> None:
     assert bells(rung((False, 7), (True, 8))).accepted
+
+
+def test_losses_are_tried_where_a_message_waits_behind_another() -> None:
+    assert bells(rung((False, 7), (True, 8)), OrderedConformance, number=8, heard=2).accepted
 
 
 def test_losses_are_tried_where_they_leave_one_option() -> None:
