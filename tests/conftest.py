@@ -5,11 +5,15 @@ campaigns are run, and how tests are divided among workers.
 import random
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import wraps
 from importlib import import_module
+from inspect import iscoroutinefunction
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import patience
 import pytest
 from campaigns import THOROUGH, part_of
 from hypothesis import HealthCheck, settings
@@ -31,6 +35,30 @@ def pytest_runtest_setup() -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """A test may be a coroutine. What it is given is entered first where that is an asynchronous context."""
+    test = pyfuncitem.obj
+    if not iscoroutinefunction(test):
+        return
+
+    async def within(given: dict[str, Any]) -> None:
+        async with AsyncExitStack() as stack:
+            for name, each in given.items():
+                if isinstance(each, AbstractAsyncContextManager):
+                    given[name] = await stack.enter_async_context(each)
+            await test(**given)
+
+    pyfuncitem.obj = wraps(test)(lambda **given: patience.run(within(given)))
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def every_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test on asyncio's event loop, and on uvloop's, as programs run in earnest."""
+    import uvloop
+
+    monkeypatch.setattr(patience, "LOOP_FACTORY", uvloop.new_event_loop if request.param == "uvloop" else None)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,17 +1,32 @@
-"""How a test waits for another task, thread or process: for a condition, never for a fixed time."""
+"""How a test waits for another task, thread or process: for a condition, never for a fixed time or without an end."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 PATIENCE = 600.0
 """Seconds after which a wait fails. It is long because a slow machine that compiles every loop for the first time needs
 minutes.
 """
+LOOP_FACTORY: Callable[[], asyncio.AbstractEventLoop] | None = None
+"""What makes event loops for :func:`run`, if not asyncio. Tests replace it."""
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on an event loop of its own, for at most :data:`PATIENCE` seconds."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(PATIENCE):
+            return await main
+
+    with asyncio.Runner(loop_factory=LOOP_FACTORY) as runner:
+        return runner.run(bounded())
 
 
 def until(condition: Callable[[], object], what: str) -> None:
