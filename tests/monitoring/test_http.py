@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -185,18 +184,12 @@ def test_whatever_comes_gets_an_answer_of_http_or_none(shared: Part, pieces: lis
     assert shared.get("/live")[0] == 200
 
 
-def test_a_port_that_is_taken_is_named(shared: Part) -> None:
-    async def main() -> None:
+async def test_a_port_that_is_taken_is_named(shared: Part) -> None:
+    with pytest.raises(SystemFailure, match=rf"cannot be served on 127.0.0.1:{shared.server.port}: "):
         with serve(Metrics("test", PROCESS), lambda: "", "127.0.0.1", shared.server.port):
             raise AssertionError("it listens on a port that is taken")
 
-    with pytest.raises(SystemFailure, match=rf"cannot be served on 127.0.0.1:{shared.server.port}: "):
-        asyncio.run(main())
 
-
-def test_nothing_is_served_unless_a_port_is_given() -> None:
-    async def main() -> Any:
-        with serve(Metrics("test", PROCESS), lambda: "", "127.0.0.1", 0) as server:
-            return server
-
-    assert asyncio.run(main()) is None
+async def test_nothing_is_served_unless_a_port_is_given() -> None:
+    with serve(Metrics("test", PROCESS), lambda: "", "127.0.0.1", 0) as server:
+        assert server is None

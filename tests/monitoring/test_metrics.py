@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger.bookie.serving import add, entry, run, serving
+from ledger.bookie.serving import add, entry, serving
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.ledger import messages as m
@@ -35,29 +35,26 @@ def values(metrics: Metrics) -> Values:
     }
 
 
-def test_what_a_bookie_did_is_served(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with serving(tmp_path) as served:
-            served.server.metrics.gauges["bookie_SERVER_STATUS"] = lambda: 1
-            client = await served.client()
-            client.send(*(add(1, entry_id) for entry_id in range(100)))
-            for _ in range(100):
-                await client.receive()
-            assert (await client.ask(m.ReadEntry(1, 3))).code is Code.OK
-            assert (await client.ask(m.ReadEntry(1, 100))).code is Code.NO_ENTRY
-            found = values(served.server.metrics)
-        success = ("success", "true")
-        assert found["bookkeeper_server_ADD_ENTRY_REQUEST_count", (success,)] == 100
-        assert found["bookkeeper_server_ADD_ENTRY_REQUEST_sum", (success,)] > 0
-        assert found["bookkeeper_server_ADD_ENTRY_REQUEST", (("quantile", "0.99"), success)] > 0
-        assert found["bookkeeper_server_READ_ENTRY_REQUEST_count", (success,)] == 2
-        assert found["bookkeeper_server_requests_total", (("operation", "READ_ENTRY"), ("success", "false"))] == 1
-        assert found["bookie_WRITE_BYTES", ()] > 100 * 40
-        assert found["bookie_journal_JOURNAL_SYNC_count", (success,)] >= 1
-        assert found["bookie_READ_BYTES", ()] == len(entry(1, 3))
-        assert found["bookie_SERVER_STATUS", ()] == 1
-
-    run(main())
+async def test_what_a_bookie_did_is_served(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        served.server.metrics.gauges["bookie_SERVER_STATUS"] = lambda: 1
+        client = await served.client()
+        client.send(*(add(1, entry_id) for entry_id in range(100)))
+        for _ in range(100):
+            await client.receive()
+        assert (await client.ask(m.ReadEntry(1, 3))).code is Code.OK
+        assert (await client.ask(m.ReadEntry(1, 100))).code is Code.NO_ENTRY
+        found = values(served.server.metrics)
+    success = ("success", "true")
+    assert found["bookkeeper_server_ADD_ENTRY_REQUEST_count", (success,)] == 100
+    assert found["bookkeeper_server_ADD_ENTRY_REQUEST_sum", (success,)] > 0
+    assert found["bookkeeper_server_ADD_ENTRY_REQUEST", (("quantile", "0.99"), success)] > 0
+    assert found["bookkeeper_server_READ_ENTRY_REQUEST_count", (success,)] == 2
+    assert found["bookkeeper_server_requests_total", (("operation", "READ_ENTRY"), ("success", "false"))] == 1
+    assert found["bookie_WRITE_BYTES", ()] > 100 * 40
+    assert found["bookie_journal_JOURNAL_SYNC_count", (success,)] >= 1
+    assert found["bookie_READ_BYTES", ()] == len(entry(1, 3))
+    assert found["bookie_SERVER_STATUS", ()] == 1
 
 
 @given(st.lists(st.floats(1e-6, 100), min_size=1), st.sampled_from([0.5, 0.99, 1.0]))

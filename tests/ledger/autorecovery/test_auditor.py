@@ -65,7 +65,7 @@ class StandIn:
         return True
 
 
-def test_a_bookie_that_is_back_and_lost_again_during_an_audit_is_audited_again() -> None:
+async def test_a_bookie_that_is_back_and_lost_again_during_an_audit_is_audited_again() -> None:
     """The audit passes the second ledger while the bookie is registered."""
 
     def between(audit: int) -> None:
@@ -75,18 +75,15 @@ def test_a_bookie_that_is_back_and_lost_again_during_an_audit_is_audited_again()
             store.register("abc")
             store.register("ac")
 
-    async def test() -> None:
-        settings = RecoverySettings(auditor_periodic_check_interval=0, auditor_periodic_bookie_check_interval=86_400)
-        any_store: Any = store
-        auditing = asyncio.create_task(
-            Auditor(any_store, any_store, settings, Metrics("autorecovery", PARTS["autorecovery"])).run()
-        )
-        async with asyncio.timeout(60):
-            while store.audits < 3:
-                await asyncio.sleep(0)
-        auditing.cancel()
-        await asyncio.gather(auditing, return_exceptions=True)
-
     store = StandIn(between)
-    asyncio.run(test())
+    settings = RecoverySettings(auditor_periodic_check_interval=0, auditor_periodic_bookie_check_interval=86_400)
+    any_store: Any = store
+    auditing = asyncio.create_task(
+        Auditor(any_store, any_store, settings, Metrics("autorecovery", PARTS["autorecovery"])).run()
+    )
+    async with asyncio.timeout(60):
+        while store.audits < 3:
+            await asyncio.sleep(0)
+    auditing.cancel()
+    await asyncio.gather(auditing, return_exceptions=True)
     assert store.published[-1][1] == frozenset("b")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
-
-from patience import PATIENCE
 
 from fencepost.connections.tls import Tls
 from fencepost.ledger import messages as m
@@ -24,21 +22,10 @@ from fencepost.ledger.rules.metadata import DigestType
 from fencepost.ledger.wire import v2, v3
 from fencepost.ledger.wire.frames import Frames
 
-HOW: dict[str, Any] = {"loops": bookie_loops, "loop_factory": None}
-"""How a bookie runs: with compiled loops, or with None one message at a time, and on which event loop."""
+LOOPS: Any = bookie_loops
+"""The compiled loops that bookies have. With None, they take one message at a time."""
 KEY = b"k" * 20
 DIGESTS = Digests(DigestType.CRC32, b"")
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a test on its own event loop."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await main
-
-    with asyncio.Runner(loop_factory=HOW["loop_factory"]) as runner:
-        runner.run(limited())
 
 
 class Served:
@@ -65,16 +52,14 @@ async def serving(
     given = BookieSettings.of(settings)
     served = Served.__new__(Served)
     stopped: list[str] = []
-    server = Server(
-        Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context, given.users(), HOW["loops"]
-    )
+    server = Server(Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context, given.users(), LOOPS)
     storage = storage_of(
         given.of_storage(str(directory / "journal"), str(directory / "ledgers")),
         synced=server.synced,
         failed=server.failed,
         busy=server.busy,
         took=server.metrics.storage_took,
-        compiled=lambda: HOW["loops"] is not None,
+        compiled=lambda: LOOPS is not None,
     )
     server.open(storage)
     with socket.create_server(("127.0.0.1", 0)) as bound:

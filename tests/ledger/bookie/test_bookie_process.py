@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from faulty_files import FaultyFiles
-from ledger.bookie.serving import add, entry, run
+from ledger.bookie.serving import add, entry
 from ledger.bookie.standing_bookies import bookie, started
 from ledger.metadata.test_metadata_client import end_session
 
@@ -40,66 +40,56 @@ async def registered(client: MetadataClient) -> Bookies:
 # -- start and end ----------------------------------------------------------------------------------------------------
 
 
-def test_a_bookie_makes_its_cluster_registers_and_comes_back_with_what_it_had(tmp_path: Path, uri: str) -> None:
-    async def main() -> None:
-        async with await MetadataClient.connect(uri) as client:
-            async with bookie(tmp_path, uri) as first:
-                connection = await first.client()
-                assert (await connection.ask(add(1, 0))).code is Code.OK
-                assert await registered(client) == Bookies((first.bookie_id,), ())
-                host, port = first.bookie_id.split(":")
-                info = await client.bookie_info(first.bookie_id)
-                assert info == BookieServiceInfo((Endpoint("bookie", host, int(port)),))
-            assert await registered(client) == Bookies((), ())
-            async with bookie(tmp_path, uri) as second:
-                assert second.bookie_id == first.bookie_id
-                connection = await second.client()
-                assert (await connection.ask(m.ReadEntry(1, 0))).body == entry(1, 0)
-
-    run(main())
+async def test_a_bookie_makes_its_cluster_registers_and_comes_back_with_what_it_had(tmp_path: Path, uri: str) -> None:
+    async with await MetadataClient.connect(uri) as client:
+        async with bookie(tmp_path, uri) as first:
+            connection = await first.client()
+            assert (await connection.ask(add(1, 0))).code is Code.OK
+            assert await registered(client) == Bookies((first.bookie_id,), ())
+            host, port = first.bookie_id.split(":")
+            info = await client.bookie_info(first.bookie_id)
+            assert info == BookieServiceInfo((Endpoint("bookie", host, int(port)),))
+        assert await registered(client) == Bookies((), ())
+        async with bookie(tmp_path, uri) as second:
+            assert second.bookie_id == first.bookie_id
+            connection = await second.client()
+            assert (await connection.ask(m.ReadEntry(1, 0))).body == entry(1, 0)
 
 
-def test_a_bookie_with_loops_has_what_it_confirmed_and_one_without_them_too(
+async def test_a_bookie_with_loops_has_what_it_confirmed_and_one_without_them_too(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Either writes what the other one reads."""
-
-    async def main() -> None:
-        for turn, loops in enumerate(("compiled", "plain", "compiled")):
-            monkeypatch.setenv(ready.ENVIRONMENT, loops)
-            async with bookie(tmp_path, uri) as running:
-                connection = await running.client()
-                ids = range(100 * turn, 100 * turn + 100)
-                connection.send(*(add(1, entry_id) for entry_id in ids))
-                assert {(await connection.receive())[1].code for _ in ids} == {Code.OK}
-                ids = range(100 * turn + 100)
-                connection.send(*(m.ReadEntry(1, entry_id) for entry_id in ids))
-                answers = [(await connection.receive())[1] for _ in ids]
-                assert {answer.entry_id: answer.body for answer in answers} == {
-                    entry_id: entry(1, entry_id) for entry_id in ids
-                }
-
-    run(main())
+    for turn, loops in enumerate(("compiled", "plain", "compiled")):
+        monkeypatch.setenv(ready.ENVIRONMENT, loops)
+        async with bookie(tmp_path, uri) as running:
+            connection = await running.client()
+            ids = range(100 * turn, 100 * turn + 100)
+            connection.send(*(add(1, entry_id) for entry_id in ids))
+            assert {(await connection.receive())[1].code for _ in ids} == {Code.OK}
+            ids = range(100 * turn + 100)
+            connection.send(*(m.ReadEntry(1, entry_id) for entry_id in ids))
+            answers = [(await connection.receive())[1] for _ in ids]
+            assert {answer.entry_id: answer.body for answer in answers} == {
+                entry_id: entry(1, entry_id) for entry_id in ids
+            }
 
 
-def test_a_bookie_that_was_killed_registers_at_once(tmp_path: Path, uri: str) -> None:
-    async def main() -> None:
-        async with await MetadataClient.connect(uri) as client:
-            async with bookie(tmp_path, uri) as first:
-                pass
-            earlier = await MetadataClient.connect(uri, session_timeout=40)
-            await earlier.register_bookie(first.bookie_id, BookieServiceInfo())
-            async with asyncio.timeout(20):
-                async with bookie(tmp_path, uri) as second:
-                    info = await client.bookie_info(second.bookie_id)
-                    assert info is not None and info.endpoints
-                    await earlier.close()
-                    assert (await registered(client)).writable == (second.bookie_id,)
-
-    run(main())
+async def test_a_bookie_that_was_killed_registers_at_once(tmp_path: Path, uri: str) -> None:
+    async with await MetadataClient.connect(uri) as client:
+        async with bookie(tmp_path, uri) as first:
+            pass
+        earlier = await MetadataClient.connect(uri, session_timeout=40)
+        await earlier.register_bookie(first.bookie_id, BookieServiceInfo())
+        async with asyncio.timeout(20):
+            async with bookie(tmp_path, uri) as second:
+                info = await client.bookie_info(second.bookie_id)
+                assert info is not None and info.endpoints
+                await earlier.close()
+                assert (await registered(client)).writable == (second.bookie_id,)
 
 
-def test_a_directory_of_another_bookie_or_cluster_or_none_is_refused(tmp_path: Path, uri: str) -> None:
+async def test_a_directory_of_another_bookie_or_cluster_or_none_is_refused(tmp_path: Path, uri: str) -> None:
     async def refused(directory: Path, uri: str, **settings: Any) -> str:
         with pytest.raises(SystemFailure) as raised:
             async with bookie(directory, uri, **settings):
@@ -107,75 +97,58 @@ def test_a_directory_of_another_bookie_or_cluster_or_none_is_refused(tmp_path: P
         assert "\n" not in str(raised.value)
         return str(raised.value)
 
-    async def main() -> None:
-        async with bookie(tmp_path / "a", uri, bookieId="a"):
-            pass
-        async with bookie(tmp_path / "b", f"{uri}-other", bookieId="a"):
-            pass
-        assert "is of the bookie a, and this one is b" in await refused(tmp_path / "a", uri, bookieId="b")
-        assert "is of the cluster" in await refused(tmp_path / "b", uri, bookieId="a")
-        (tmp_path / "a").rename(tmp_path / "not mounted")
-        assert "has been here before" in await refused(tmp_path / "a", uri, bookieId="a")
-        (tmp_path / "not mounted").rename(tmp_path / "a")
-        moved = {"ledgerDirectories": [str(tmp_path / "elsewhere")]}
-        assert "give those that it had" in await refused(tmp_path / "a", uri, bookieId="a", **moved)
-        (tmp_path / "foreign" / "journal" / "current").mkdir(parents=True)
-        (tmp_path / "foreign" / "journal" / "current" / "notes.txt").write_text("mine")
-        assert "is not empty and has no cookie" in await refused(tmp_path / "foreign", uri, bookieId="c")
-        async with await MetadataClient.connect(uri) as client:
-            await client.delete_cookie("a")
-            assert "it was removed from the cluster" in await refused(tmp_path / "a", uri, bookieId="a")
-            with pytest.raises(NoSuchCookieError):
-                await client.read_cookie("a")
-        assert "there is no cluster" in await refused_by_any(tmp_path / "a", f"{uri}-none")
-
     async def refused_by_any(directory: Path, uri: str) -> str:
         with pytest.raises(Exception, match="there is no cluster") as raised:
             async with bookie(directory, uri, bookieId="a"):
                 pass
         return str(raised.value)
 
-    run(main())
+    async with bookie(tmp_path / "a", uri, bookieId="a"):
+        pass
+    async with bookie(tmp_path / "b", f"{uri}-other", bookieId="a"):
+        pass
+    assert "is of the bookie a, and this one is b" in await refused(tmp_path / "a", uri, bookieId="b")
+    assert "is of the cluster" in await refused(tmp_path / "b", uri, bookieId="a")
+    (tmp_path / "a").rename(tmp_path / "not mounted")
+    assert "has been here before" in await refused(tmp_path / "a", uri, bookieId="a")
+    (tmp_path / "not mounted").rename(tmp_path / "a")
+    moved = {"ledgerDirectories": [str(tmp_path / "elsewhere")]}
+    assert "give those that it had" in await refused(tmp_path / "a", uri, bookieId="a", **moved)
+    (tmp_path / "foreign" / "journal" / "current").mkdir(parents=True)
+    (tmp_path / "foreign" / "journal" / "current" / "notes.txt").write_text("mine")
+    assert "is not empty and has no cookie" in await refused(tmp_path / "foreign", uri, bookieId="c")
+    async with await MetadataClient.connect(uri) as client:
+        await client.delete_cookie("a")
+        assert "it was removed from the cluster" in await refused(tmp_path / "a", uri, bookieId="a")
+        with pytest.raises(NoSuchCookieError):
+            await client.read_cookie("a")
+    assert "there is no cluster" in await refused_by_any(tmp_path / "a", f"{uri}-none")
 
 
-def test_a_bookie_whose_cookies_alone_are_left_is_refused(tmp_path: Path, uri: str) -> None:
-    async def main() -> None:
+async def test_a_bookie_whose_cookies_alone_are_left_is_refused(tmp_path: Path, uri: str) -> None:
+    async with bookie(tmp_path / "b", uri):
+        pass
+    currents = [tmp_path / "b" / name / "current" for name in ("journal", "ledgers")]
+    for file in (file for current in currents for file in current.iterdir()):
+        if file.is_file() and file.name != "VERSION":
+            file.unlink()
+    with pytest.raises(SystemFailure, match="neither journal nor entry logs: they are lost"):
         async with bookie(tmp_path / "b", uri):
             pass
-        currents = [tmp_path / "b" / name / "current" for name in ("journal", "ledgers")]
-        for file in (file for current in currents for file in current.iterdir()):
-            if file.is_file() and file.name != "VERSION":
-                file.unlink()
-        with pytest.raises(SystemFailure, match="neither journal nor entry logs: they are lost"):
-            async with bookie(tmp_path / "b", uri):
-                pass
-
-    asyncio.run(main())
 
 
-def test_a_first_start_that_was_cut_short_is_done_again(tmp_path: Path, uri: str) -> None:
+async def test_a_first_start_that_was_cut_short_is_done_again(tmp_path: Path, uri: str) -> None:
     def cut_short(*_: Any, **__: Any) -> Any:
         raise SystemFailure("no storage yet")
 
-    async def main() -> None:
-        with pytest.raises(SystemFailure, match="no storage yet"):
-            async with bookie(tmp_path / "b", uri, storage_of=cut_short):
-                pass
-        async with bookie(tmp_path / "b", uri):
+    with pytest.raises(SystemFailure, match="no storage yet"):
+        async with bookie(tmp_path / "b", uri, storage_of=cut_short):
             pass
+    async with bookie(tmp_path / "b", uri):
+        pass
 
-    asyncio.run(main())
 
-
-def test_two_bookies_never_have_one_directory(tmp_path: Path, uri: str) -> None:
-    async def main() -> None:
-        async with bookie(tmp_path, uri, bookieId="a") as first:
-            with pytest.raises(SystemFailure, match="in use by another bookie"):
-                async with bookie(tmp_path, uri, bookieId="a"):
-                    pass
-            connection = await first_client(first)
-            assert (await connection.ask(add(1, 0))).code is Code.OK
-
+async def test_two_bookies_never_have_one_directory(tmp_path: Path, uri: str) -> None:
     async def first_client(first: Any) -> Any:
         async with await MetadataClient.connect(uri) as client:
             info = await client.bookie_info("a")
@@ -183,13 +156,18 @@ def test_two_bookies_never_have_one_directory(tmp_path: Path, uri: str) -> None:
             first.bookie_id = f"127.0.0.1:{info.endpoints[0].port}"
         return await first.client()
 
-    run(main())
+    async with bookie(tmp_path, uri, bookieId="a") as first:
+        with pytest.raises(SystemFailure, match="in use by another bookie"):
+            async with bookie(tmp_path, uri, bookieId="a"):
+                pass
+        connection = await first_client(first)
+        assert (await connection.ask(add(1, 0))).code is Code.OK
 
 
 # -- registration -----------------------------------------------------------------------------------------------------
 
 
-def test_a_bookie_without_a_session_serves_on_and_registers_anew(
+async def test_a_bookie_without_a_session_serves_on_and_registers_anew(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients: list[MetadataClient] = []
@@ -200,22 +178,18 @@ def test_a_bookie_without_a_session_serves_on_and_registers_anew(
         return clients[-1]
 
     monkeypatch.setattr(MetadataClient, "connect", kept)
+    async with await connect(uri) as watching, bookie(tmp_path, uri) as running:
+        connection = await running.client()
+        before = clients[0].session_id
+        await asyncio.to_thread(end_session, clients[0])
+        assert (await connection.ask(add(1, 0))).code is Code.OK
 
-    async def main() -> None:
-        async with await connect(uri) as watching, bookie(tmp_path, uri) as running:
-            connection = await running.client()
-            before = clients[0].session_id
-            await asyncio.to_thread(end_session, clients[0])
-            assert (await connection.ask(add(1, 0))).code is Code.OK
+        async def is_back() -> bool:
+            return clients[0].session_id != before and (await registered(watching)).writable == (running.bookie_id,)
 
-            async def is_back() -> bool:
-                return clients[0].session_id != before and (await registered(watching)).writable == (running.bookie_id,)
-
-            while not await is_back():
-                await asyncio.sleep(0.01)
-            assert (await connection.ask(add(1, 1))).code is Code.OK
-
-    run(main())
+        while not await is_back():
+            await asyncio.sleep(0.01)
+        assert (await connection.ask(add(1, 1))).code is Code.OK
 
 
 class Storages:
@@ -229,86 +203,65 @@ class Storages:
         return self.made[-1]
 
 
-def test_a_bookie_without_room_is_read_only_until_there_is_some(tmp_path: Path, uri: str) -> None:
+async def test_a_bookie_without_room_is_read_only_until_there_is_some(tmp_path: Path, uri: str) -> None:
     storages = Storages()
-
-    async def main() -> None:
-        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, storages.make) as running:
-            connection = await running.client()
-            assert (await connection.ask(add(1, 0))).code is Code.OK
-            await asyncio.to_thread(storages.made[0].full, True)
-            while await registered(client) != Bookies((), (running.bookie_id,)):
-                await asyncio.sleep(0.01)
-            assert (await connection.ask(add(1, 1))).code is Code.READ_ONLY
-            assert (await connection.ask(add(1, 1, recovery=True))).code is Code.OK
-            assert (await connection.ask(m.ReadEntry(1, 0))).code is Code.OK
-            await asyncio.to_thread(storages.made[0].full, False)
-            while await registered(client) != Bookies((running.bookie_id,), ()):
-                await asyncio.sleep(0.01)
-            assert (await connection.ask(add(1, 2))).code is Code.OK
-
-    run(main())
+    async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, storages.make) as running:
+        connection = await running.client()
+        assert (await connection.ask(add(1, 0))).code is Code.OK
+        await asyncio.to_thread(storages.made[0].full, True)
+        while await registered(client) != Bookies((), (running.bookie_id,)):
+            await asyncio.sleep(0.01)
+        assert (await connection.ask(add(1, 1))).code is Code.READ_ONLY
+        assert (await connection.ask(add(1, 1, recovery=True))).code is Code.OK
+        assert (await connection.ask(m.ReadEntry(1, 0))).code is Code.OK
+        await asyncio.to_thread(storages.made[0].full, False)
+        while await registered(client) != Bookies((running.bookie_id,), ()):
+            await asyncio.sleep(0.01)
+        assert (await connection.ask(add(1, 2))).code is Code.OK
 
 
-def test_a_bookie_whose_disk_is_fuller_than_it_may_be_is_read_only(tmp_path: Path, uri: str) -> None:
+async def test_a_bookie_whose_disk_is_fuller_than_it_may_be_is_read_only(tmp_path: Path, uri: str) -> None:
     full: dict[str, Any] = {"diskUsageThreshold": 1e-9, "diskUsageWarnThreshold": 1e-9, "diskUsageLwmThreshold": 1e-9}
-
-    async def main() -> None:
-        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, **full) as running:
-            while await registered(client) != Bookies((), (running.bookie_id,)):
-                await asyncio.sleep(0.01)
-            assert (await (await running.client()).ask(add(1, 0))).code is Code.READ_ONLY
-
-    run(main())
+    async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, **full) as running:
+        while await registered(client) != Bookies((), (running.bookie_id,)):
+            await asyncio.sleep(0.01)
+        assert (await (await running.client()).ask(add(1, 0))).code is Code.READ_ONLY
 
 
-def test_a_bookie_without_room_ends_if_it_may_not_be_read_only(tmp_path: Path, uri: str) -> None:
+async def test_a_bookie_without_room_ends_if_it_may_not_be_read_only(tmp_path: Path, uri: str) -> None:
     storages = Storages()
-
-    async def main() -> None:
-        with pytest.raises(SystemFailure, match="the disk is full, and readOnlyModeEnabled is false"):
-            async with bookie(tmp_path, uri, storages.make, readOnlyModeEnabled=False) as running:
-                await asyncio.to_thread(storages.made[0].full, True)
-                await running.running
-
-    run(main())
+    with pytest.raises(SystemFailure, match="the disk is full, and readOnlyModeEnabled is false"):
+        async with bookie(tmp_path, uri, storages.make, readOnlyModeEnabled=False) as running:
+            await asyncio.to_thread(storages.made[0].full, True)
+            await running.running
 
 
-def test_a_bookie_can_be_read_only_from_the_start(tmp_path: Path, uri: str) -> None:
-    async def main() -> None:
-        async with (
-            await MetadataClient.connect(uri) as client,
-            bookie(tmp_path, uri, forceReadOnlyBookie=True) as running,
-        ):
-            assert await registered(client) == Bookies((), (running.bookie_id,))
-            assert (await (await running.client()).ask(add(1, 0))).code is Code.READ_ONLY
-
-    run(main())
+async def test_a_bookie_can_be_read_only_from_the_start(tmp_path: Path, uri: str) -> None:
+    async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, forceReadOnlyBookie=True) as running:
+        assert await registered(client) == Bookies((), (running.bookie_id,))
+        assert (await (await running.client()).ask(add(1, 0))).code is Code.READ_ONLY
 
 
 # -- garbage ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_that_is_deleted_is_forgotten_and_no_other(tmp_path: Path, uri: str) -> None:
-    async def main() -> None:
-        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, gcWaitTime=20) as running:
-            metadata = LedgerMetadata(1, 1, 1, (Fragment(0, (running.bookie_id,)),))
-            connection = await running.client()
-            for ledger in (1, 2):
-                await client.create_ledger(ledger, metadata)
-                assert (await connection.ask(add(ledger, 0))).code is Code.OK
-            await client.delete_ledger(1)
-            while (await connection.ask(m.ReadEntry(1, 0))).code is not Code.NO_LEDGER:
-                await asyncio.sleep(0.01)
-            assert (await connection.ask(m.ReadEntry(2, 0))).code is Code.OK
-
-    run(main())
+async def test_a_ledger_that_is_deleted_is_forgotten_and_no_other(tmp_path: Path, uri: str) -> None:
+    async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, gcWaitTime=20) as running:
+        metadata = LedgerMetadata(1, 1, 1, (Fragment(0, (running.bookie_id,)),))
+        connection = await running.client()
+        for ledger in (1, 2):
+            await client.create_ledger(ledger, metadata)
+            assert (await connection.ask(add(ledger, 0))).code is Code.OK
+        await client.delete_ledger(1)
+        while (await connection.ask(m.ReadEntry(1, 0))).code is not Code.NO_LEDGER:
+            await asyncio.sleep(0.01)
+        assert (await connection.ask(m.ReadEntry(2, 0))).code is Code.OK
 
 
 # -- a disk that fails ------------------------------------------------------------------------------------------------
 
 
-def test_a_sync_that_fails_stops_the_bookie_and_nothing_confirmed_is_lost(tmp_path: Path, uri: str) -> None:
+async def test_a_sync_that_fails_stops_the_bookie_and_nothing_confirmed_is_lost(tmp_path: Path, uri: str) -> None:
     confirmed: list[int] = []
 
     def fault(operation: str, name: str) -> OSError | None:
@@ -317,30 +270,25 @@ def test_a_sync_that_fails_stops_the_bookie_and_nothing_confirmed_is_lost(tmp_pa
     def storage_of(settings: Any, **options: Any) -> Storage:
         return Storage(settings, journal_files=FaultyFiles(OsFiles(settings.journal_directory), fault), **options)
 
-    async def main() -> None:
-        with pytest.raises(
-            SystemFailure, match="the bookie has stopped, and confirms nothing more: .*Input/output error"
-        ):
-            async with bookie(tmp_path, uri, storage_of) as running:
-                connection = await running.client()
-                connection.send(*(add(1, entry_id) for entry_id in range(1_000)))
-                for count in range(1_000):
-                    try:
-                        _, response = await connection.receive()
-                    except EOFError:
-                        break
-                    assert response.code is Code.OK
-                    confirmed.append(response.entry_id)
-                    if count == 200:
-                        connection.send(*(add(1, entry_id) for entry_id in range(1_000, 2_000)))
-                await running.running
-        assert 200 < len(confirmed) <= 1_000
-        async with bookie(tmp_path, uri) as again:
-            connection = await again.client()
-            for entry_id in confirmed:
-                assert (await connection.ask(m.ReadEntry(1, entry_id))).body == entry(1, entry_id)
-
-    run(main())
+    with pytest.raises(SystemFailure, match="the bookie has stopped, and confirms nothing more: .*Input/output error"):
+        async with bookie(tmp_path, uri, storage_of) as running:
+            connection = await running.client()
+            connection.send(*(add(1, entry_id) for entry_id in range(1_000)))
+            for count in range(1_000):
+                try:
+                    _, response = await connection.receive()
+                except EOFError:
+                    break
+                assert response.code is Code.OK
+                confirmed.append(response.entry_id)
+                if count == 200:
+                    connection.send(*(add(1, entry_id) for entry_id in range(1_000, 2_000)))
+            await running.running
+    assert 200 < len(confirmed) <= 1_000
+    async with bookie(tmp_path, uri) as again:
+        connection = await again.client()
+        for entry_id in confirmed:
+            assert (await connection.ask(m.ReadEntry(1, entry_id))).body == entry(1, entry_id)
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -358,20 +306,17 @@ def test_the_command_says_that_it_serves_and_ends_cleanly_by_a_signal(tmp_path: 
         assert "is new" in complaints and "Traceback" not in complaints
 
 
-def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
+async def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def main() -> None:
-        async with bookie(tmp_path, uri) as running:
-            connection = await running.client()
-            for entry_id in range(3):
-                assert (await connection.ask(add(7, entry_id))).code is Code.OK
-            assert await asyncio.to_thread(cli.main, ["bookie", "inspect", str(tmp_path)]) == 0
-            told = capsys.readouterr().out
-            assert f"bookie {running.bookie_id} of the cluster" in told
-            assert "ledger 7: 3 entries from 0 to 2, 3 of them in the journal alone, LAC 1" in told
-
-    run(main())
+    async with bookie(tmp_path, uri) as running:
+        connection = await running.client()
+        for entry_id in range(3):
+            assert (await connection.ask(add(7, entry_id))).code is Code.OK
+        assert await asyncio.to_thread(cli.main, ["bookie", "inspect", str(tmp_path)]) == 0
+        told = capsys.readouterr().out
+        assert f"bookie {running.bookie_id} of the cluster" in told
+        assert "ledger 7: 3 entries from 0 to 2, 3 of them in the journal alone, LAC 1" in told
     assert cli.main(["bookie", "inspect", str(tmp_path), "--verify", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["problems"], document["verified"], document["ledgers"][0]["in_journal"]) == ([], 3, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import add, run
+from ledger.bookie.serving import add
 from ledger.bookie.standing_bookies import bookie
 
 from fencepost.errors import SystemFailure
@@ -28,7 +28,7 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, closed
 OPEN, CLOSED, ELSEWHERE = 1, 2, 3
 
 
-def test_a_start_that_fails_leaves_a_clean_end_what_it_was(
+async def test_a_start_that_fails_leaves_a_clean_end_what_it_was(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has begun a file of the journal, and confirmed nothing."""
@@ -37,16 +37,13 @@ def test_a_start_that_fails_leaves_a_clean_end_what_it_was(
     def fails(self: process._Process) -> None:
         raise SystemFailure("the disk is full")
 
-    async def main() -> None:
+    async with bookie(tmp_path, uri):
+        pass
+    with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="full"):
+        patched.setattr(process._Process, "_begin_run", fails)
         async with bookie(tmp_path, uri):
             pass
-        with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="full"):
-            patched.setattr(process._Process, "_begin_run", fails)
-            async with bookie(tmp_path, uri):
-                pass
-        assert directories.last_run == CLEAN_END
-
-    run(main())
+    assert directories.last_run == CLEAN_END
 
 
 async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:
@@ -70,7 +67,7 @@ async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:
     )
 
 
-def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
+async def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[tuple[dict[int, Ledger], bool, Run | None, bool]] = []
@@ -83,25 +80,22 @@ def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
         found.append((dict(self.role.ledgers), self.role.synced == self.role.position, run_of, is_whole))
         await listen(self, bound)
 
-    async def main() -> None:
-        _, port, _ = await lose(tmp_path, uri)
-        monkeypatch.setattr(Server, "listen", listens)
-        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
-        async with bookie(tmp_path, uri, journalWriteData=False, **settings) as running:
-            ((ledgers, is_durable, run_of, is_whole),) = found
-            marks = {ledger: (known.fenced, known.limbo) for ledger, known in ledgers.items()}
-            assert marks == {OPEN: (True, True), CLOSED: (True, False)}
-            assert (is_durable, run_of, is_whole) == (True, Run(journals_adds=False), True)
-            connection = await running.client()
-            assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
-            assert (await connection.ask(add(CLOSED, 1))).code is Code.FENCED
-            assert (await connection.ask(add(OPEN, 0, recovery=True))).code is Code.OK
-            assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.OK
-
-    run(main())
+    _, port, _ = await lose(tmp_path, uri)
+    monkeypatch.setattr(Server, "listen", listens)
+    settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+    async with bookie(tmp_path, uri, journalWriteData=False, **settings) as running:
+        ((ledgers, is_durable, run_of, is_whole),) = found
+        marks = {ledger: (known.fenced, known.limbo) for ledger, known in ledgers.items()}
+        assert marks == {OPEN: (True, True), CLOSED: (True, False)}
+        assert (is_durable, run_of, is_whole) == (True, Run(journals_adds=False), True)
+        connection = await running.client()
+        assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+        assert (await connection.ask(add(CLOSED, 1))).code is Code.FENCED
+        assert (await connection.ask(add(OPEN, 0, recovery=True))).code is Code.OK
+        assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.OK
 
 
-def test_marks_of_many_ledgers_share_syncs(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_marks_of_many_ledgers_share_syncs(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledgers = range(10, 400)
     syncs: list[int] = []
     sync, mark = JournalFiles.sync, Repair.mark_ledgers
@@ -115,24 +109,21 @@ def test_marks_of_many_ledgers_share_syncs(tmp_path: Path, uri: str, monkeypatch
         await mark(self)
         syncs[:] = [len(syncs)]
 
-    async def main() -> None:
-        bookie_id, port, _ = await lose(tmp_path, uri)
-        async with await MetadataClient.connect(uri) as client:
-            for ledger in ledgers:
-                await client.create_ledger(ledger, LedgerMetadata(1, 1, 1, (Fragment(0, (bookie_id,)),)))
-        monkeypatch.setattr(JournalFiles, "sync", counted)
-        monkeypatch.setattr(Repair, "mark_ledgers", marks)
-        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
-        async with bookie(tmp_path, uri, **settings) as running:
-            assert syncs[0] < len(ledgers) / 4
-            connection = await running.client()
-            for ledger in (ledgers[0], ledgers[-1]):
-                assert (await connection.ask(m.ReadEntry(ledger, 0))).code is Code.UNKNOWN_LEDGER_STATE
-
-    run(main())
+    bookie_id, port, _ = await lose(tmp_path, uri)
+    async with await MetadataClient.connect(uri) as client:
+        for ledger in ledgers:
+            await client.create_ledger(ledger, LedgerMetadata(1, 1, 1, (Fragment(0, (bookie_id,)),)))
+    monkeypatch.setattr(JournalFiles, "sync", counted)
+    monkeypatch.setattr(Repair, "mark_ledgers", marks)
+    settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+    async with bookie(tmp_path, uri, **settings) as running:
+        assert syncs[0] < len(ledgers) / 4
+        connection = await running.client()
+        for ledger in (ledgers[0], ledgers[-1]):
+            assert (await connection.ask(m.ReadEntry(ledger, 0))).code is Code.UNKNOWN_LEDGER_STATE
 
 
-def test_cookies_are_written_only_after_all_ledgers_are_marked(
+async def test_cookies_are_written_only_after_all_ledgers_are_marked(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash in between leaves the bookie as one that has lost a directory."""
@@ -140,66 +131,55 @@ def test_cookies_are_written_only_after_all_ledgers_are_marked(
     async def fails(self: Repair) -> None:
         raise SystemFailure("the test ends it here")
 
-    async def main() -> None:
-        bookie_id, port, directories = await lose(tmp_path, uri)
-        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
-        async with await MetadataClient.connect(uri) as client:
-            before = await cookies.in_metadata(client, bookie_id)
-            with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
-                patched.setattr(Repair, "mark_ledgers", fails)
-                async with bookie(tmp_path, uri, **settings):
-                    pass
-            assert await cookies.in_metadata(client, bookie_id) == before
-            assert cookies.read(directories.ledgers).cookie is None
-            assert directories.last_run is None  # it was lost with the directory
-            with pytest.raises(SystemFailure, match="lost"):
-                async with bookie(tmp_path, uri, bookiePort=port):
-                    pass
-            async with bookie(tmp_path, uri, **settings) as running:
-                assert (await (await running.client()).ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
-            after = await cookies.in_metadata(client, bookie_id)
-            assert after is not None and before is not None and after.token != before.token
-
-    run(main())
+    bookie_id, port, directories = await lose(tmp_path, uri)
+    settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+    async with await MetadataClient.connect(uri) as client:
+        before = await cookies.in_metadata(client, bookie_id)
+        with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
+            patched.setattr(Repair, "mark_ledgers", fails)
+            async with bookie(tmp_path, uri, **settings):
+                pass
+        assert await cookies.in_metadata(client, bookie_id) == before
+        assert cookies.read(directories.ledgers).cookie is None
+        assert directories.last_run is None  # it was lost with the directory
+        with pytest.raises(SystemFailure, match="lost"):
+            async with bookie(tmp_path, uri, bookiePort=port):
+                pass
+        async with bookie(tmp_path, uri, **settings) as running:
+            assert (await (await running.client()).ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+        after = await cookies.in_metadata(client, bookie_id)
+        assert after is not None and before is not None and after.token != before.token
 
 
-def test_a_start_that_was_cut_short_before_anything_was_marked_is_done_again(
+async def test_a_start_that_was_cut_short_before_anything_was_marked_is_done_again(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is in a directory without a cookie that does not say that there is a repair, or the next start would take
     it for another's.
     """
     cuts: list[tuple[object, str]] = [(Repair, "begin"), (Server, "open"), (Repair, "mark_ledgers")]
+    _, port, directories = await lose(tmp_path, uri)
+    settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+    for where, step in cuts:
 
-    async def main() -> None:
-        _, port, directories = await lose(tmp_path, uri)
-        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
-        for where, step in cuts:
+        def fails(self: object, *arguments: object) -> None:
+            raise SystemFailure("the test ends it here")
 
-            def fails(self: object, *arguments: object) -> None:
-                raise SystemFailure("the test ends it here")
-
-            with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
-                patched.setattr(where, step, fails)
-                async with bookie(tmp_path, uri, **settings):
-                    pass
-        async with bookie(tmp_path, uri, **settings) as running:
-            assert (await (await running.client()).ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
-            assert all(each.cookie is not None for each in directories.stamped())
-
-    run(main())
+        with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
+            patched.setattr(where, step, fails)
+            async with bookie(tmp_path, uri, **settings):
+                pass
+    async with bookie(tmp_path, uri, **settings) as running:
+        assert (await (await running.client()).ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+        assert all(each.cookie is not None for each in directories.stamped())
 
 
-def test_what_no_other_bookie_has_stays_in_limbo_for_good(tmp_path: Path, uri: str) -> None:
+async def test_what_no_other_bookie_has_stays_in_limbo_for_good(tmp_path: Path, uri: str) -> None:
     """The only copy of a closed ledger and of an open one is lost. The bookie never says that there were no entries."""
-
-    async def main() -> None:
-        _, port, directories = await lose(tmp_path, uri)
-        settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
-        for _ in range(2):
-            async with bookie(tmp_path, uri, **settings) as running:
-                connection = await running.client()
-                assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
-                assert all(each.is_under_repair for each in directories.stamped())
-
-    run(main())
+    _, port, directories = await lose(tmp_path, uri)
+    settings: dict[str, Any] = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+    for _ in range(2):
+        async with bookie(tmp_path, uri, **settings) as running:
+            connection = await running.client()
+            assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+            assert all(each.is_under_repair for each in directories.stamped())

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ledger.bookie.serving import run
 from ledger.bookie.test_repair import Killable, bookies, until_whole
 
 import fencepost
@@ -16,7 +15,7 @@ from fencepost.cli import main as cli
 from fencepost.errors import HOLDS, SYSTEM_FAILED
 
 
-def test_cookies_are_shown_validated_mended_and_deleted(
+async def test_cookies_are_shown_validated_mended_and_deleted(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = str(tmp_path / "0")
@@ -48,33 +47,30 @@ def test_cookies_are_shown_validated_mended_and_deleted(
         assert cookie("fix", directory)[0] == HOLDS
         assert cookie("validate", directory)[0] == HOLDS
 
-    async def main() -> None:
-        with bookies(tmp_path, uri) as (first, _, _):
-            async with await fencepost.connect(uri) as store:
-                closed = await store.create_ledger()
-                await closed.append_many([b"x"] * 10)
-                await closed.close()
-                opened = await store.create_ledger()
-                await opened.append_many([b"y"] * 10)
-                await asyncio.to_thread(by_hand, first)
-                first.start()
-                await until_whole(store, first.bookie_id, closed.id, ((0, 9),))
-                await until_whole(store, first.bookie_id, opened.id, ((0, 9),))
-                first.end()
-            bookie_id = first.bookie_id
+    with bookies(tmp_path, uri) as (first, _, _):
+        async with await fencepost.connect(uri) as store:
+            closed = await store.create_ledger()
+            await closed.append_many([b"x"] * 10)
+            await closed.close()
+            opened = await store.create_ledger()
+            await opened.append_many([b"y"] * 10)
+            await asyncio.to_thread(by_hand, first)
+            first.start()
+            await until_whole(store, first.bookie_id, closed.id, ((0, 9),))
+            await until_whole(store, first.bookie_id, opened.id, ((0, 9),))
+            first.end()
+        bookie_id = first.bookie_id
 
-        def taken_out() -> None:
-            code, told, _ = cookie("delete", bookie_id, "--dry-run")
-            assert code == HOLDS and "2 ledgers have entries" in told
-            code, _, problem = cookie("delete", bookie_id)
-            assert (code, "--force" in problem) == (SYSTEM_FAILED, True)
-            assert cookie("delete", bookie_id, "--force")[0] == HOLDS
-            code, _, problem = cookie("fix", directory)
-            assert (code, "removed from the cluster" in problem) == (SYSTEM_FAILED, True)
+    def taken_out() -> None:
+        code, told, _ = cookie("delete", bookie_id, "--dry-run")
+        assert code == HOLDS and "2 ledgers have entries" in told
+        code, _, problem = cookie("delete", bookie_id)
+        assert (code, "--force" in problem) == (SYSTEM_FAILED, True)
+        assert cookie("delete", bookie_id, "--force")[0] == HOLDS
+        code, _, problem = cookie("fix", directory)
+        assert (code, "removed from the cluster" in problem) == (SYSTEM_FAILED, True)
 
-        await asyncio.to_thread(taken_out)
-
-    run(main())
+    await asyncio.to_thread(taken_out)
 
 
 @pytest.mark.parametrize(

@@ -128,67 +128,60 @@ class Entries:
 
 
 @pytest.mark.campaign
-def test_another_program_fills_the_disk(disk: Path, uri: str) -> None:
-    async def test() -> None:
-        entries, other = Entries(), Program(disk)
-        async with contextlib.AsyncExitStack() as exits:
-            with bookie(disk, uri) as running:
-                store = await exits.enter_async_context(await fencepost.connect(uri))
-                await entries.write_until_refused(store, 8 * MIB)
-                open_ledger = await store.create_ledger(ensemble=1)
-                await open_ledger.append(b"before")
+async def test_another_program_fills_the_disk(disk: Path, uri: str) -> None:
+    entries, other = Entries(), Program(disk)
+    async with contextlib.AsyncExitStack() as exits:
+        with bookie(disk, uri) as running:
+            store = await exits.enter_async_context(await fencepost.connect(uri))
+            await entries.write_until_refused(store, 8 * MIB)
+            open_ledger = await store.create_ledger(ensemble=1)
+            await open_ledger.append(b"before")
+            other.fill()
+            with pytest.raises(StoreError):
+                while True:
+                    await open_ledger.append(bytes(64 * 1024))
+            assert running.poll() is None
+            await entries.all_are_there(store)
+            assert (await store.recover_ledger(open_ledger.id)).last_entry is not None, "a fence has room"
+            running.kill()
+        for _ in range(8):
+            with bookie(disk, uri) as running:  # it starts, and serves
                 other.fill()
-                with pytest.raises(StoreError):
-                    while True:
-                        await open_ledger.append(bytes(64 * 1024))
-                assert running.poll() is None
                 await entries.all_are_there(store)
-                assert (await store.recover_ledger(open_ledger.id)).last_entry is not None, "a fence has room"
-                running.kill()
-            for _ in range(8):
-                with bookie(disk, uri) as running:  # it starts, and serves
-                    other.fill()
-                    await entries.all_are_there(store)
-                    assert not await is_writable(store)
-                    running.kill()
-            with bookie(disk, uri) as running:
-                await entries.all_are_there(store)
-                running.send_signal(signal.SIGTERM)
-                assert running.wait(PATIENCE) == 0, running.communicate()
-            with bookie(disk, uri) as running:
                 assert not await is_writable(store)
-                other.end()
-                await eventually(lambda: is_writable(store), "the bookie takes adds again")
-                await entries.all_are_there(store)
-                running.send_signal(signal.SIGTERM)
-                assert running.wait(PATIENCE) == 0, running.communicate()
-
-    asyncio.run(test())
+                running.kill()
+        with bookie(disk, uri) as running:
+            await entries.all_are_there(store)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(PATIENCE) == 0, running.communicate()
+        with bookie(disk, uri) as running:
+            assert not await is_writable(store)
+            other.end()
+            await eventually(lambda: is_writable(store), "the bookie takes adds again")
+            await entries.all_are_there(store)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(PATIENCE) == 0, running.communicate()
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("journals_adds", [True, False])
-def test_a_fast_writer_fills_the_disk(disk: Path, uri: str, journals_adds: bool) -> None:
+async def test_a_fast_writer_fills_the_disk(disk: Path, uri: str, journals_adds: bool) -> None:
     """The disk fills before anybody checks its room. Only a failed write reveals it."""
     more = {"diskCheckInterval": 3_000, "journalWriteData": str(journals_adds).lower()}
-
-    async def test() -> None:
-        entries = Entries()
-        async with contextlib.AsyncExitStack() as exits:
-            with bookie(disk, uri, **more) as running:
-                store = await exits.enter_async_context(await fencepost.connect(uri))
-                assert 20 * MIB < await entries.write_until_refused(store, 100 * MIB) < 100 * MIB
-                await entries.all_are_there(store)
-                assert running.poll() is None and not await is_writable(store)
-                running.send_signal(signal.SIGTERM)
-                assert running.wait(PATIENCE) == 0, running.communicate()
-            with bookie(disk, uri, **more) as running:
-                await entries.all_are_there(store)
-                for number in [*entries.hashes][::2]:
-                    await store.delete_ledger(number)
-                    del entries.hashes[number]
-                await eventually(lambda: is_writable(store), "room, as what was deleted is removed")
-                await entries.all_are_there(store)
-                assert running.poll() is None
-
-    asyncio.run(test())
+    entries = Entries()
+    async with contextlib.AsyncExitStack() as exits:
+        with bookie(disk, uri, **more) as running:
+            store = await exits.enter_async_context(await fencepost.connect(uri))
+            assert 20 * MIB < await entries.write_until_refused(store, 100 * MIB) < 100 * MIB
+            await entries.all_are_there(store)
+            assert running.poll() is None and not await is_writable(store)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(PATIENCE) == 0, running.communicate()
+        with bookie(disk, uri, **more) as running:
+            await entries.all_are_there(store)
+            for number in [*entries.hashes][::2]:
+                await store.delete_ledger(number)
+                del entries.hashes[number]
+            await eventually(lambda: is_writable(store), "room, as what was deleted is removed")
+            await entries.all_are_there(store)
+            assert running.poll() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -33,16 +32,13 @@ class Lagging:
         return "the cluster"
 
 
-def test_a_ledger_that_a_server_of_the_metadata_service_has_not_heard_of_yet_is_kept() -> None:
+async def test_a_ledger_that_a_server_of_the_metadata_service_has_not_heard_of_yet_is_kept() -> None:
     forgotten: list[int] = []
 
     async def call(operation: str, ledger: int) -> None:
         forgotten.append(ledger)
 
-    async def test() -> None:
-        server: Any = SimpleNamespace(call=call, metrics=SimpleNamespace(add=lambda *_: None))
-        storage: Any = SimpleNamespace(ledgers=lambda: [1, 2, 3])
-        client: Any = Lagging(there={1, 3}, heard_of={1, 2})
-        assert await forget_deleted(server, storage, client, "the cluster") == forgotten == [2]
-
-    asyncio.run(test())
+    server: Any = SimpleNamespace(call=call, metrics=SimpleNamespace(add=lambda *_: None))
+    storage: Any = SimpleNamespace(ledgers=lambda: [1, 2, 3])
+    client: Any = Lagging(there={1, 3}, heard_of={1, 2})
+    assert await forget_deleted(server, storage, client, "the cluster") == forgotten == [2]

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from ledger.bookie.serving import run
 from ledger.bookie.test_repair import bookies, until_gone
 from patience import eventually
 
@@ -26,7 +25,7 @@ from fencepost.monitoring.table import PARTS
 STRICT = Policy(enforce_min_num_racks_per_write_quorum=True)
 
 
-def test_racks_decide_where_ledgers_are_and_stay(
+async def test_racks_decide_where_ledgers_are_and_stay(
     tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = f"{service}/clusters/one/ledgers"
@@ -38,94 +37,91 @@ def test_racks_decide_where_ledgers_are_and_stay(
     async def asked(*words: str) -> tuple[int, str, str]:
         return await asyncio.to_thread(command, *words)
 
-    async def main() -> None:
-        with bookies(tmp_path, uri, "zkTimeout=500", count=4) as running:
-            one, two, three, four = (each.bookie_id for each in running)
-            async with (
-                await fencepost.connect(uri) as soft,
-                await fencepost.connect(uri, ClientSettings(placement=STRICT)) as strict,
-            ):
-                with pytest.raises(NotEnoughBookiesError) as refused:
-                    await strict.create_ledger(ensemble=2)
-                assert str(refused.value).partition(" ")[2].partition(" ")[2] == (
-                    "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2: there is"
-                    " no such ensemble; start bookies in other racks, or set racks (fencepost bookie rack)"
-                )
-                code, told, problem = await asked("list", "misplaced")
-                assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
-                assert "no bookie has a rack" in problem
-                others = [f"10.0.0.{n}:3181" for n in range(8)]
-                await asyncio.gather(*(soft.metadata.set_rack(each, "/r") for each in others))
-                assert await soft.metadata.racks_of_bookies() == dict.fromkeys(others, "/r"), "none writes over another"
-                await asyncio.gather(*(soft.metadata.set_rack(each, None) for each in others))
-                assert await soft.metadata.racks_of_bookies() == {}
-                node = await soft.metadata.read_node(paths.RACKS)
-                assert node is not None and await soft.metadata.write_node(paths.RACKS, b"rack", node.version)
-                code, told, problem = await asked("list", "misplaced")
-                assert (code, told) == (SYSTEM_FAILED, "") and "the racks of bookies cannot be read" in problem
-                assert await soft.metadata.write_node(paths.RACKS, b"", node.version + 1)
-                for bookie, rack in ((one, "/x/1"), (two, "x/1/"), (three, "/x/1"), (four, "/y/1")):
-                    code, told, _ = await asked("rack", bookie, rack)
-                    assert (code, told) == (HOLDS, f"bookie {bookie} is in /{rack.strip('/')}\n")
-                code, told, _ = await asked("list", "--json")
-                assert {each["bookie"]: each["rack"] for each in json.loads(told)} == {
-                    one: "/x/1", two: "/x/1", three: "/x/1", four: "/y/1"
-                }  # fmt: skip
-                code, told, _ = await asked("list")
-                assert f"{four}  writable   /y/1\n" in told
-                drivers = (strict.driver, soft.driver)
-                await eventually(lambda: all(len(each.bookies.racks) >= 4 for each in drivers), "the racks to be seen")
-                node = await soft.metadata.read_node(paths.RACKS)
-                assert node is not None and json.loads(node.data)["default"][four]["rack"] == "/y/1"
-                assert await soft.metadata._retry(soft.metadata._zookeeper.exists, "/clusters/one/bookies")
-                for store in (soft, strict):
-                    for _ in range(4):
-                        async with store.create_ledger(ensemble=2) as ledger:
-                            await ledger.append(b"x")
-                        assert four in ledger.metadata.fragments[0].ensemble
-                code, told, _ = await asked("list", "misplaced")
-                assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
+    with bookies(tmp_path, uri, "zkTimeout=500", count=4) as running:
+        one, two, three, four = (each.bookie_id for each in running)
+        async with (
+            await fencepost.connect(uri) as soft,
+            await fencepost.connect(uri, ClientSettings(placement=STRICT)) as strict,
+        ):
+            with pytest.raises(NotEnoughBookiesError) as refused:
+                await strict.create_ledger(ensemble=2)
+            assert str(refused.value).partition(" ")[2].partition(" ")[2] == (
+                "cannot be placed on 2 of the 4 writable bookies with minNumRacksPerWriteQuorum = 2: there is"
+                " no such ensemble; start bookies in other racks, or set racks (fencepost bookie rack)"
+            )
+            code, told, problem = await asked("list", "misplaced")
+            assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
+            assert "no bookie has a rack" in problem
+            others = [f"10.0.0.{n}:3181" for n in range(8)]
+            await asyncio.gather(*(soft.metadata.set_rack(each, "/r") for each in others))
+            assert await soft.metadata.racks_of_bookies() == dict.fromkeys(others, "/r"), "none writes over another"
+            await asyncio.gather(*(soft.metadata.set_rack(each, None) for each in others))
+            assert await soft.metadata.racks_of_bookies() == {}
+            node = await soft.metadata.read_node(paths.RACKS)
+            assert node is not None and await soft.metadata.write_node(paths.RACKS, b"rack", node.version)
+            code, told, problem = await asked("list", "misplaced")
+            assert (code, told) == (SYSTEM_FAILED, "") and "the racks of bookies cannot be read" in problem
+            assert await soft.metadata.write_node(paths.RACKS, b"", node.version + 1)
+            for bookie, rack in ((one, "/x/1"), (two, "x/1/"), (three, "/x/1"), (four, "/y/1")):
+                code, told, _ = await asked("rack", bookie, rack)
+                assert (code, told) == (HOLDS, f"bookie {bookie} is in /{rack.strip('/')}\n")
+            code, told, _ = await asked("list", "--json")
+            assert {each["bookie"]: each["rack"] for each in json.loads(told)} == {
+                one: "/x/1", two: "/x/1", three: "/x/1", four: "/y/1"
+            }  # fmt: skip
+            code, told, _ = await asked("list")
+            assert f"{four}  writable   /y/1\n" in told
+            drivers = (strict.driver, soft.driver)
+            await eventually(lambda: all(len(each.bookies.racks) >= 4 for each in drivers), "the racks to be seen")
+            node = await soft.metadata.read_node(paths.RACKS)
+            assert node is not None and json.loads(node.data)["default"][four]["rack"] == "/y/1"
+            assert await soft.metadata._retry(soft.metadata._zookeeper.exists, "/clusters/one/bookies")
+            for store in (soft, strict):
+                for _ in range(4):
+                    async with store.create_ledger(ensemble=2) as ledger:
+                        await ledger.append(b"x")
+                    assert four in ledger.metadata.fragments[0].ensemble
+            code, told, _ = await asked("list", "misplaced")
+            assert (code, told) == (HOLDS, "fragments with entries in fewer than 2 racks: 0\n")
 
-                # The rack /y/1 goes away. With enforcement, nothing is copied into the other one.
-                running[3].kill()
-                await until_gone(soft, four)
-                settings = tmp_path / "client.toml"
-                settings.write_text("enforceMinNumRacksPerWriteQuorum = true\n")
-                monkeypatch.setenv("FENCEPOST_CLIENT", str(settings))
-                code, _, problem = await asked("recover", four)
-                assert code == SYSTEM_FAILED and "as minNumRacksPerWriteQuorum = 2 must be met" in problem
-                monkeypatch.delenv("FENCEPOST_CLIENT")
-                code, told, _ = await asked("recover", four)
-                assert code == HOLDS and "and 8 fragments have another bookie now" in told
-                code, told, _ = await asked("list", "misplaced")
-                assert told.endswith("fragments with entries in fewer than 2 racks: 8\n")
-                code, told, _ = await asked("list", "misplaced", "--json")
-                assert [(each["racks"], each["first_entry"]) for each in json.loads(told)] == [(1, 0)] * 8
+            # The rack /y/1 goes away. With enforcement, nothing is copied into the other one.
+            running[3].kill()
+            await until_gone(soft, four)
+            settings = tmp_path / "client.toml"
+            settings.write_text("enforceMinNumRacksPerWriteQuorum = true\n")
+            monkeypatch.setenv("FENCEPOST_CLIENT", str(settings))
+            code, _, problem = await asked("recover", four)
+            assert code == SYSTEM_FAILED and "as minNumRacksPerWriteQuorum = 2 must be met" in problem
+            monkeypatch.delenv("FENCEPOST_CLIENT")
+            code, told, _ = await asked("recover", four)
+            assert code == HOLDS and "and 8 fragments have another bookie now" in told
+            code, told, _ = await asked("list", "misplaced")
+            assert told.endswith("fragments with entries in fewer than 2 racks: 8\n")
+            code, told, _ = await asked("list", "misplaced", "--json")
+            assert [(each["racks"], each["first_entry"]) for each in json.loads(told)] == [(1, 0)] * 8
 
-                # The bookie three moves to another rack: the auditor finds what can be better, and workers move it.
-                await asked("rack", three, "/z/1")
-                recovery = AutoRecoverySettings(
-                    auditor_periodic_placement_policy_check_interval=1,
-                    repaired_placement_policy_not_adhering_bookie_enabled=True,
-                )
-                counts = Metrics("autorecovery", PARTS["autorecovery"])
-                repairs = AutoRecovery(soft, "here", recovery, counts)
-                await repairs.prepare()
-                repairing = asyncio.create_task(repairs.run())
+            # The bookie three moves to another rack: the auditor finds what can be better, and workers move it.
+            await asked("rack", three, "/z/1")
+            recovery = AutoRecoverySettings(
+                auditor_periodic_placement_policy_check_interval=1,
+                repaired_placement_policy_not_adhering_bookie_enabled=True,
+            )
+            counts = Metrics("autorecovery", PARTS["autorecovery"])
+            repairs = AutoRecovery(soft, "here", recovery, counts)
+            await repairs.prepare()
+            repairing = asyncio.create_task(repairs.run())
 
-                async def are_in_two_racks() -> bool:
-                    return "fewer than 2 racks: 0" in (await asked("list", "misplaced"))[1]
+            async def are_in_two_racks() -> bool:
+                return "fewer than 2 racks: 0" in (await asked("list", "misplaced"))[1]
 
-                await eventually(are_in_two_racks, "entries to be in two racks")
-                repairing.cancel()
-                await asyncio.gather(repairing, return_exceptions=True)
-                async for each in soft.list_ledgers():
-                    metadata = await soft.ledger_metadata(each)
-                    assert three in metadata.fragments[0].ensemble
-                    async with await soft.open_ledger(each) as reader:
-                        assert [entry.data async for entry in reader.read(0, 0)] == [b"x"]
-
-    run(main())
+            await eventually(are_in_two_racks, "entries to be in two racks")
+            repairing.cancel()
+            await asyncio.gather(repairing, return_exceptions=True)
+            async for each in soft.list_ledgers():
+                metadata = await soft.ledger_metadata(each)
+                assert three in metadata.fragments[0].ensemble
+                async with await soft.open_ledger(each) as reader:
+                    assert [entry.data async for entry in reader.read(0, 0)] == [b"x"]
 
 
 def test_racks_that_are_none_and_a_node_that_has_something_else(

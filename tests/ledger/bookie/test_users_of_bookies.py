@@ -9,7 +9,7 @@ from typing import Any
 
 import certificates
 import pytest
-from ledger.bookie.serving import Client, add, run, serving
+from ledger.bookie.serving import Client, add, serving
 
 from fencepost.connections import sasl
 from fencepost.connections.users import Credentials, line
@@ -49,17 +49,14 @@ async def authenticated(client: Client, credentials: Credentials = KNOWN) -> Any
 
 
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
-def test_who_authenticates_is_served(tmp_path: Path, users: str, codec: Any) -> None:
-    async def main() -> None:
-        async with serving(tmp_path / "bookie", saslUsers=users) as served:
-            client = await served.client(codec=codec)
-            assert await authenticated(client) == m.AuthResponse(Code.OK, m.NO_AUTHENTICATION)
-            client.send(*(add(1, entry_id) for entry_id in range(100)))
-            for _ in range(100):
-                assert (await client.receive())[1].code is Code.OK
-            assert next(iter(served.server.connections.values())).user == "writer"
-
-    run(main())
+async def test_who_authenticates_is_served(tmp_path: Path, users: str, codec: Any) -> None:
+    async with serving(tmp_path / "bookie", saslUsers=users) as served:
+        client = await served.client(codec=codec)
+        assert await authenticated(client) == m.AuthResponse(Code.OK, m.NO_AUTHENTICATION)
+        client.send(*(add(1, entry_id) for entry_id in range(100)))
+        for _ in range(100):
+            assert (await client.receive())[1].code is Code.OK
+        assert next(iter(served.server.connections.values())).user == "writer"
 
 
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
@@ -74,64 +71,54 @@ def test_who_authenticates_is_served(tmp_path: Path, users: str, codec: Any) -> 
     ],
     ids=["add", "read", "fence", "plug-in", "token"],
 )
-def test_who_does_not_is_served_nothing(tmp_path: Path, users: str, codec: Any, asked: m.Request) -> None:
-    async def main() -> None:
-        async with serving(tmp_path / "bookie", saslUsers=users) as served:
-            stranger = await served.client(codec=codec)
-            stranger.send(*[asked] * 3)
-            assert (await stranger.receive())[1].code is Code.UNAUTHORIZED
-            assert await stranger.is_closed()
-            # nor in the midst of an authentication
-            stranger = await served.client(codec=codec)
-            assert (await stranger.ask(m.Auth(m.SASL))).payload.startswith(b'realm="fencepost"')
-            stranger.send(asked)
-            assert (await stranger.receive())[1].code is Code.UNAUTHORIZED
-            assert await stranger.is_closed()
-            client = await served.client()
-            await authenticated(client)
-            assert (await client.ask(m.ReadEntry(1, 0))).code is Code.NO_LEDGER
-
-    run(main())
+async def test_who_does_not_is_served_nothing(tmp_path: Path, users: str, codec: Any, asked: m.Request) -> None:
+    async with serving(tmp_path / "bookie", saslUsers=users) as served:
+        stranger = await served.client(codec=codec)
+        stranger.send(*[asked] * 3)
+        assert (await stranger.receive())[1].code is Code.UNAUTHORIZED
+        assert await stranger.is_closed()
+        # nor in the midst of an authentication
+        stranger = await served.client(codec=codec)
+        assert (await stranger.ask(m.Auth(m.SASL))).payload.startswith(b'realm="fencepost"')
+        stranger.send(asked)
+        assert (await stranger.receive())[1].code is Code.UNAUTHORIZED
+        assert await stranger.is_closed()
+        client = await served.client()
+        await authenticated(client)
+        assert (await client.ask(m.ReadEntry(1, 0))).code is Code.NO_LEDGER
 
 
 @pytest.mark.parametrize("wrong", [Credentials("writer", "another"), Credentials("reader", KNOWN.password)])
-def test_a_wrong_name_or_password_is_refused(
+async def test_a_wrong_name_or_password_is_refused(
     tmp_path: Path, users: str, wrong: Credentials, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with serving(tmp_path / "bookie", saslUsers=users) as served:
-            client = await served.client()
-            assert (await authenticated(client, wrong)).code is Code.UNAUTHORIZED
-            assert await client.is_closed()
-
-    run(main())
+    async with serving(tmp_path / "bookie", saslUsers=users) as served:
+        client = await served.client()
+        assert (await authenticated(client, wrong)).code is Code.UNAUTHORIZED
+        assert await client.is_closed()
     assert "it is not authenticated: the user is not known, or the password is wrong" in caplog.text
     assert KNOWN.password not in caplog.text
 
 
 @pytest.mark.parametrize("is_first", ["TLS", "SASL"])
-def test_where_both_are_asked_for_neither_is_enough(tmp_path: Path, users: str, is_first: str) -> None:
+async def test_where_both_are_asked_for_neither_is_enough(tmp_path: Path, users: str, is_first: str) -> None:
     both = {**REQUIRED, "saslUsers": users}
-
-    async def main() -> None:
-        async with serving(tmp_path / "bookie", certificates.server(), **both) as served:
-            client = await served.client()
-            if is_first == "SASL":
-                of_client = sasl.Client(m.SASL_NAME, m.SASL_NAME, *KNOWN, "0123456789")
-                challenge = await client.ask(m.Auth(m.SASL, of_client.step(b"")))
-                await client.ask(m.Auth(m.SASL, of_client.step(challenge.payload)))
-            lacking = await served.client()
-            if is_first == "TLS":
-                assert (await lacking.ask(m.StartTls())).code is Code.OK
-                await lacking.writer.start_tls(certificates.client().context, server_hostname="127.0.0.1")
-            assert (await lacking.ask(m.ReadEntry(1, 0))).code is Code.UNAUTHORIZED
-            assert (await client.ask(m.StartTls())).code is Code.OK
-            await client.writer.start_tls(certificates.client().context, server_hostname="127.0.0.1")
-            if is_first == "TLS":
-                await authenticated(client)
-            assert (await client.ask(m.ReadEntry(1, 0))).code is Code.NO_LEDGER
-
-    run(main())
+    async with serving(tmp_path / "bookie", certificates.server(), **both) as served:
+        client = await served.client()
+        if is_first == "SASL":
+            of_client = sasl.Client(m.SASL_NAME, m.SASL_NAME, *KNOWN, "0123456789")
+            challenge = await client.ask(m.Auth(m.SASL, of_client.step(b"")))
+            await client.ask(m.Auth(m.SASL, of_client.step(challenge.payload)))
+        lacking = await served.client()
+        if is_first == "TLS":
+            assert (await lacking.ask(m.StartTls())).code is Code.OK
+            await lacking.writer.start_tls(certificates.client().context, server_hostname="127.0.0.1")
+        assert (await lacking.ask(m.ReadEntry(1, 0))).code is Code.UNAUTHORIZED
+        assert (await client.ask(m.StartTls())).code is Code.OK
+        await client.writer.start_tls(certificates.client().context, server_hostname="127.0.0.1")
+        if is_first == "TLS":
+            await authenticated(client)
+        assert (await client.ask(m.ReadEntry(1, 0))).code is Code.NO_LEDGER
 
 
 class Asker:
@@ -160,39 +147,33 @@ class Asker:
 
 @pytest.mark.parametrize("under_tls", [False, True])
 @pytest.mark.parametrize("credentials", [KNOWN, Credentials("writer", "another"), None], ids=["known", "wrong", "none"])
-def test_our_client_authenticates(
+async def test_our_client_authenticates(
     tmp_path: Path, users: str, credentials: Any, under_tls: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        tls = certificates.server() if under_tls else None
-        required = REQUIRED if under_tls else {}
-        async with serving(tmp_path / "bookie", tls, saslUsers=users, **required) as served:
-            asker = Asker(served.port)
-            of_tls = certificates.client() if under_tls else None
-            connection = Connection("b", asker, ClientSettings(tls=of_tls, credentials=credentials))
-            connection.send(asker, 1, m.ReadEntry(1, 0))
-            expected = {KNOWN: Code.NO_LEDGER, None: Code.UNAUTHORIZED}.get(credentials)
-            assert await asker.outcome is expected
-            connection.close()
-
-    with caplog.at_level(logging.DEBUG):
-        run(main())
+    caplog.set_level(logging.DEBUG)
+    tls = certificates.server() if under_tls else None
+    required = REQUIRED if under_tls else {}
+    async with serving(tmp_path / "bookie", tls, saslUsers=users, **required) as served:
+        asker = Asker(served.port)
+        of_tls = certificates.client() if under_tls else None
+        connection = Connection("b", asker, ClientSettings(tls=of_tls, credentials=credentials))
+        connection.send(asker, 1, m.ReadEntry(1, 0))
+        expected = {KNOWN: Code.NO_LEDGER, None: Code.UNAUTHORIZED}.get(credentials)
+        assert await asker.outcome is expected
+        connection.close()
     assert ("it does not know writer, or by another password" in caplog.text) == (
         credentials is not None and credentials != KNOWN
     )
     assert KNOWN.password not in caplog.text
 
 
-def test_our_client_authenticates_where_nobody_need(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with serving(tmp_path / "bookie") as served:
-            asker = Asker(served.port)
-            connection = Connection("b", asker, ClientSettings(credentials=KNOWN))
-            connection.send(asker, 1, m.ReadEntry(1, 0))
-            assert await asker.outcome is Code.NO_LEDGER
-            connection.close()
-
-    run(main())
+async def test_our_client_authenticates_where_nobody_need(tmp_path: Path) -> None:
+    async with serving(tmp_path / "bookie") as served:
+        asker = Asker(served.port)
+        connection = Connection("b", asker, ClientSettings(credentials=KNOWN))
+        connection.send(asker, 1, m.ReadEntry(1, 0))
+        assert await asker.outcome is Code.NO_LEDGER
+        connection.close()
 
 
 def test_users_that_are_not_there_or_shown_to_everybody_are_refused_at_the_start(tmp_path: Path, users: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import run
 from ledger.bookie.test_repair import bookies
 from patience import eventually
 
@@ -48,7 +47,7 @@ class Asked:
         return None if free is None else GetBookieInfoResponse(Code.OK, None, free)
 
 
-def test_the_free_space_decides_where_new_ledgers_are(
+async def test_the_free_space_decides_where_new_ledgers_are(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bookie is asked at once, again if it does not answer, and all are in each interval."""
@@ -61,43 +60,36 @@ def test_the_free_space_decides_where_new_ledgers_are(
             get_bookie_info_retry_interval_seconds=1,
         )
     )
-
-    async def main() -> None:
-        with bookies(tmp_path, uri, count=3) as running:
-            one, two, three = (each.bookie_id for each in running)
-            async with await fencepost.connect(uri, weighted) as store:
-                found = store.driver.free
-                assert found.keys() == {one, two, three} and min(found.values()) > 0, "real bookies, before any ledger"
-            monkeypatch.setattr(Driver, "ask", lambda self, *asked: answers.ask(self, *asked))
-            answers.free = {one: 1 << 50, two: 1, three: None}
-            async with await fencepost.connect(uri, weighted) as store:
-                assert store.driver.free == {one: 1 << 50, two: 1}
-                assert [each for each in range(50) if store.driver.mixed([two, three, one])[0] != one] == []
-                answers.free[three] = 1 << 60
-                await eventually(lambda: three in store.driver.free, "a bookie to be asked again")
-                assert store.driver.mixed([two, three, one])[0] in (one, three)
-                answers.free[two] = 5
-                await eventually(lambda: store.driver.free[two] == 5, "all bookies to be asked again")
-                answers.free[one] = None
-                await eventually(lambda: one not in store.driver.free, "a bookie that does not answer to be unknown")
-            before = answers.asked.copy()
-            async with await fencepost.connect(uri) as store:
-                assert store.driver.free == {} and answers.asked == before, "nobody is asked unless it is for placement"
-
-    run(main())
+    with bookies(tmp_path, uri, count=3) as running:
+        one, two, three = (each.bookie_id for each in running)
+        async with await fencepost.connect(uri, weighted) as store:
+            found = store.driver.free
+            assert found.keys() == {one, two, three} and min(found.values()) > 0, "real bookies, before any ledger"
+        monkeypatch.setattr(Driver, "ask", lambda self, *asked: answers.ask(self, *asked))
+        answers.free = {one: 1 << 50, two: 1, three: None}
+        async with await fencepost.connect(uri, weighted) as store:
+            assert store.driver.free == {one: 1 << 50, two: 1}
+            assert [each for each in range(50) if store.driver.mixed([two, three, one])[0] != one] == []
+            answers.free[three] = 1 << 60
+            await eventually(lambda: three in store.driver.free, "a bookie to be asked again")
+            assert store.driver.mixed([two, three, one])[0] in (one, three)
+            answers.free[two] = 5
+            await eventually(lambda: store.driver.free[two] == 5, "all bookies to be asked again")
+            answers.free[one] = None
+            await eventually(lambda: one not in store.driver.free, "a bookie that does not answer to be unknown")
+        before = answers.asked.copy()
+        async with await fencepost.connect(uri) as store:
+            assert store.driver.free == {} and answers.asked == before, "nobody is asked unless it is for placement"
 
 
-def test_a_bookie_that_hangs_does_not_hold_up_a_client(
+async def test_a_bookie_that_hangs_does_not_hold_up_a_client(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(self: Driver, bookie: str, request: Request) -> Any:
         await asyncio.Event().wait()
 
-    async def main() -> None:
-        with bookies(tmp_path, uri, count=1):
-            monkeypatch.setattr(Driver, "ask", never)
-            policy = Policy(disk_weight_based_placement_enabled=True)
-            async with await fencepost.connect(uri, ClientSettings(placement=policy, request_timeout=0.1)) as store:
-                assert store.driver.free == {}
-
-    run(main())
+    with bookies(tmp_path, uri, count=1):
+        monkeypatch.setattr(Driver, "ask", never)
+        policy = Policy(disk_weight_based_placement_enabled=True)
+        async with await fencepost.connect(uri, ClientSettings(placement=policy, request_timeout=0.1)) as store:
+            assert store.driver.free == {}

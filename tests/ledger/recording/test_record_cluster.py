@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger.bookie.serving import run
 from ledger.bookie.standing_bookies import Bookie, bookie
 from ledger.recording.recording import Listed
 from patience import eventually
@@ -84,165 +83,145 @@ async def registration(uri: str, bookie_id: str) -> tuple[tuple[str, int], dict[
         return (endpoint.host, endpoint.port), dict(info.properties)
 
 
-def test_a_ledger_that_is_written_and_recovered_is_in_the_trace(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/whole/ledgers"
-        async with bookies(tmp_path, uri) as there, recording(uri) as recorder:
-            async with fencepost.connect(uri, PATIENT) as store, fencepost.connect(uri, PATIENT) as other:
-                writer = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2)
-                for number in range(10):
-                    await writer.append(b"%d" % number)
-                await other.recover_ledger(writer.id)
-                with pytest.raises(LedgerFencedError):
-                    await writer.append(b"late")
-                ledger = str(writer.id)
-            trace = recorder.trace
-            await eventually(
-                lambda: len([event for event in trace.events if event.action == "metadata_seen"]) >= 3, "the metadata"
-            )
-            assert trace.started is not None and trace.started["kind"] == "record"
-            assert {each["bookie"] for each in trace.started["bookies"]} == {each.bookie_id for each in there}
-            adds = [
-                each
-                for event in trace.events
-                if event.action == "request_passed" and (each := event.parameters)["kind"] == "add"
-            ]
-            own = [each for each in adds if not each["recovery"]]
-            assert {each["entry"] for each in own} == set(range(11)) and {each["bookie"] for each in own} == {
-                each.bookie_id for each in there
-            }
-            fences = [
-                each
-                for each in trace.of("request_passed")
-                if each["kind"] == "read" and each["fence"] and each["entry"] == -1
-            ]
-            assert {each["bookie"] for each in fences} == {each.bookie_id for each in there}
-            assert "FENCED" in {each["code"] for each in trace.of("response_passed") if each["kind"] == "add"}
-            versions = [
-                event.parameters
-                for event in trace.events
-                if event.subject == ledger and event.action.startswith("metadata_")
-            ]
-            known = [each["version"] for each in versions if "version" in each]
-            missed = [
-                version for each in versions if "first" in each for version in range(each["first"], each["last"] + 1)
-            ]
-            assert sorted([*known, *missed]) == list(range(max(known) + 1)) and known[0] == 0
-            assert versions[-1]["metadata"]["state"] == "CLOSED" and versions[-1]["metadata"]["last_entry"] == 9
-            # Each request that was answered was passed before its answer.
-            passed: set[tuple[Any, ...]] = set()
-            for event in trace.events:
-                if event.action in ("request_passed", "response_passed"):
-                    key = (
-                        event.parameters["connection"],
-                        event.parameters["bookie"],
-                        event.parameters["kind"],
-                        event.parameters["number"],
-                    )
-                    assert (event.action == "request_passed") == (key not in passed)
-                    passed.add(key)
-        assert trace.ended is not None and trace.ended["requests"] == len(trace.of("request_passed"))
-
-    run(main())
-
-
-def test_clients_are_led_to_the_proxy_and_back(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/led/ledgers"
-        async with bookie(tmp_path / "b", uri) as there:
-            own = ("127.0.0.1", int(there.bookie_id.rpartition(":")[2]))
-            async with recording(uri, listen=(("127.0.0.1", 0),), bookies=((None, own),)) as recorder:
-                ((recorded, to),) = (await recorder.records()).bookies
-                assert (recorded.id, (recorded.host, recorded.port)) == (there.bookie_id, own) and to != own
-                assert await registration(uri, there.bookie_id) == (to, {PROPERTY: there.bookie_id})
-                redirected = {"bookie": there.bookie_id, "from": there.bookie_id, "to": f"{to[0]}:{to[1]}"}
-                assert recorder.trace.of("bookie_redirected") == [redirected]
-            assert await registration(uri, there.bookie_id) == (own, {})
-
-    run(main())
-
-
-def test_a_bookie_that_registers_anew_is_led_to_again(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/anew/ledgers"
-        async with bookie(tmp_path / "b", uri) as first:
-            name, port = first.bookie_id, int(first.bookie_id.rpartition(":")[2])
-        asked = {"listen": (("127.0.0.1", 0),), "bookies": ((name, ("127.0.0.1", port)),)}
-        async with recording(uri, **asked) as recorder:  # which has no bookie yet
-            ((_, to),) = (await recorder.records()).bookies
-            for times in (1, 2):
-                async with bookie(tmp_path / "b", uri):
-                    await eventually(lambda: len(recorder.trace.of("bookie_redirected")) == times, "the bookie")
-                    assert await registration(uri, name) == (to, {PROPERTY: name})
-            async with bookie(tmp_path / "b", uri, forceReadOnlyBookie=True):
-                await eventually(lambda: len(recorder.trace.of("bookie_redirected")) == 3, "the bookie, read-only")
-                assert await registration(uri, name) == (to, {PROPERTY: name})
-
-    run(main())
-
-
-def test_what_a_killed_proxy_has_left_is_taken_over_and_put_right(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/killed/ledgers"
-        async with bookie(tmp_path / "b", uri) as there:
-            own = ("127.0.0.1", int(there.bookie_id.rpartition(":")[2]))
-            async with await MetadataClient.connect(uri) as client:
-                registered = await client.read_registration(there.bookie_id, lambda bookie: None)
-                assert registered is not None
-                left = _with(registered, ("127.0.0.1", 9), {PROPERTY: there.bookie_id})
-                await client.replace_registration(registered, left)
-            async with recording(uri) as recorder:
-                ((recorded, to),) = (await recorder.records()).bookies
-                assert (recorded.host, recorded.port) == own
-                assert await registration(uri, there.bookie_id) == (to, {PROPERTY: there.bookie_id})
-            assert await registration(uri, there.bookie_id) == (own, {})
-
-    run(main())
-
-
-def test_a_bookie_that_advertises_the_proxy_is_left_alone(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/advertised/ledgers"
-        async with bookie(tmp_path / "b", uri, listeningInterface="127.0.0.1", advertisedAddress="127.0.0.2") as there:
-            port = int(there.bookie_id.rpartition(":")[2])
-            assert there.bookie_id == f"127.0.0.2:{port}"
-            asked = {"listen": (("127.0.0.2", port),), "bookies": ((None, ("127.0.0.1", port)),)}
-            async with recording(uri, **asked) as recorder:
-                assert (await recorder.records()).bookies[0][0].id == there.bookie_id
-                async with fencepost.connect(uri, PATIENT) as store:
-                    writer = await store.create_ledger(ensemble=1)
-                    await writer.append(b"through the proxy")
-                    await writer.close()
-                assert [each["kind"] for each in recorder.trace.of("response_passed")][:2] == ["read", "add"]
-                assert recorder.trace.of("bookie_redirected") == []
-            assert await registration(uri, there.bookie_id) == (("127.0.0.2", port), {})
-
-    run(main())
-
-
-def test_faults_are_told_and_survived(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/faults/ledgers"
-        rules = (
-            "drop request add bookie=1 after=5",
-            "cut response add bookie=2 after=20",
-            "delay response add bookie=3 after=3 by=20ms",
+async def test_a_ledger_that_is_written_and_recovered_is_in_the_trace(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/whole/ledgers"
+    async with bookies(tmp_path, uri) as there, recording(uri) as recorder:
+        async with fencepost.connect(uri, PATIENT) as store, fencepost.connect(uri, PATIENT) as other:
+            writer = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2)
+            for number in range(10):
+                await writer.append(b"%d" % number)
+            await other.recover_ledger(writer.id)
+            with pytest.raises(LedgerFencedError):
+                await writer.append(b"late")
+            ledger = str(writer.id)
+        trace = recorder.trace
+        await eventually(
+            lambda: len([event for event in trace.events if event.action == "metadata_seen"]) >= 3, "the metadata"
         )
-        async with bookies(tmp_path, uri, 4), recording(uri, faults=rules, random_faults=2, seed=46) as recorder:
-            async with fencepost.connect(uri, PATIENT) as store:
-                writer = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2)
-                for number in range(60):
-                    await writer.append(b"%d" % number)
-                await writer.close()
-                reader = await store.open_ledger(writer.id)
-                assert [entry.data async for entry in reader.read()] == [b"%d" % number for number in range(60)]
-            made = recorder.trace.of("message_dropped", "message_delayed", "connection_cut")
-            assert recorder.trace.started is not None
-            assert len(recorder.trace.started["faults"]) == 5 and recorder.trace.started["seed"] == 46
-            assert made and all(1 <= each["rule"] <= 5 for each in made)
-        assert recorder.trace.ended is not None and sum(recorder.trace.ended["acted"]) == len(made)
+        assert trace.started is not None and trace.started["kind"] == "record"
+        assert {each["bookie"] for each in trace.started["bookies"]} == {each.bookie_id for each in there}
+        adds = [
+            each
+            for event in trace.events
+            if event.action == "request_passed" and (each := event.parameters)["kind"] == "add"
+        ]
+        own = [each for each in adds if not each["recovery"]]
+        assert {each["entry"] for each in own} == set(range(11)) and {each["bookie"] for each in own} == {
+            each.bookie_id for each in there
+        }
+        fences = [
+            each
+            for each in trace.of("request_passed")
+            if each["kind"] == "read" and each["fence"] and each["entry"] == -1
+        ]
+        assert {each["bookie"] for each in fences} == {each.bookie_id for each in there}
+        assert "FENCED" in {each["code"] for each in trace.of("response_passed") if each["kind"] == "add"}
+        versions = [
+            event.parameters
+            for event in trace.events
+            if event.subject == ledger and event.action.startswith("metadata_")
+        ]
+        known = [each["version"] for each in versions if "version" in each]
+        missed = [version for each in versions if "first" in each for version in range(each["first"], each["last"] + 1)]
+        assert sorted([*known, *missed]) == list(range(max(known) + 1)) and known[0] == 0
+        assert versions[-1]["metadata"]["state"] == "CLOSED" and versions[-1]["metadata"]["last_entry"] == 9
+        # Each request that was answered was passed before its answer.
+        passed: set[tuple[Any, ...]] = set()
+        for event in trace.events:
+            if event.action in ("request_passed", "response_passed"):
+                key = (
+                    event.parameters["connection"],
+                    event.parameters["bookie"],
+                    event.parameters["kind"],
+                    event.parameters["number"],
+                )
+                assert (event.action == "request_passed") == (key not in passed)
+                passed.add(key)
+    assert trace.ended is not None and trace.ended["requests"] == len(trace.of("request_passed"))
 
-    run(main())
+
+async def test_clients_are_led_to_the_proxy_and_back(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/led/ledgers"
+    async with bookie(tmp_path / "b", uri) as there:
+        own = ("127.0.0.1", int(there.bookie_id.rpartition(":")[2]))
+        async with recording(uri, listen=(("127.0.0.1", 0),), bookies=((None, own),)) as recorder:
+            ((recorded, to),) = (await recorder.records()).bookies
+            assert (recorded.id, (recorded.host, recorded.port)) == (there.bookie_id, own) and to != own
+            assert await registration(uri, there.bookie_id) == (to, {PROPERTY: there.bookie_id})
+            redirected = {"bookie": there.bookie_id, "from": there.bookie_id, "to": f"{to[0]}:{to[1]}"}
+            assert recorder.trace.of("bookie_redirected") == [redirected]
+        assert await registration(uri, there.bookie_id) == (own, {})
+
+
+async def test_a_bookie_that_registers_anew_is_led_to_again(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/anew/ledgers"
+    async with bookie(tmp_path / "b", uri) as first:
+        name, port = first.bookie_id, int(first.bookie_id.rpartition(":")[2])
+    asked = {"listen": (("127.0.0.1", 0),), "bookies": ((name, ("127.0.0.1", port)),)}
+    async with recording(uri, **asked) as recorder:  # which has no bookie yet
+        ((_, to),) = (await recorder.records()).bookies
+        for times in (1, 2):
+            async with bookie(tmp_path / "b", uri):
+                await eventually(lambda: len(recorder.trace.of("bookie_redirected")) == times, "the bookie")
+                assert await registration(uri, name) == (to, {PROPERTY: name})
+        async with bookie(tmp_path / "b", uri, forceReadOnlyBookie=True):
+            await eventually(lambda: len(recorder.trace.of("bookie_redirected")) == 3, "the bookie, read-only")
+            assert await registration(uri, name) == (to, {PROPERTY: name})
+
+
+async def test_what_a_killed_proxy_has_left_is_taken_over_and_put_right(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/killed/ledgers"
+    async with bookie(tmp_path / "b", uri) as there:
+        own = ("127.0.0.1", int(there.bookie_id.rpartition(":")[2]))
+        async with await MetadataClient.connect(uri) as client:
+            registered = await client.read_registration(there.bookie_id, lambda bookie: None)
+            assert registered is not None
+            left = _with(registered, ("127.0.0.1", 9), {PROPERTY: there.bookie_id})
+            await client.replace_registration(registered, left)
+        async with recording(uri) as recorder:
+            ((recorded, to),) = (await recorder.records()).bookies
+            assert (recorded.host, recorded.port) == own
+            assert await registration(uri, there.bookie_id) == (to, {PROPERTY: there.bookie_id})
+        assert await registration(uri, there.bookie_id) == (own, {})
+
+
+async def test_a_bookie_that_advertises_the_proxy_is_left_alone(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/advertised/ledgers"
+    async with bookie(tmp_path / "b", uri, listeningInterface="127.0.0.1", advertisedAddress="127.0.0.2") as there:
+        port = int(there.bookie_id.rpartition(":")[2])
+        assert there.bookie_id == f"127.0.0.2:{port}"
+        asked = {"listen": (("127.0.0.2", port),), "bookies": ((None, ("127.0.0.1", port)),)}
+        async with recording(uri, **asked) as recorder:
+            assert (await recorder.records()).bookies[0][0].id == there.bookie_id
+            async with fencepost.connect(uri, PATIENT) as store:
+                writer = await store.create_ledger(ensemble=1)
+                await writer.append(b"through the proxy")
+                await writer.close()
+            assert [each["kind"] for each in recorder.trace.of("response_passed")][:2] == ["read", "add"]
+            assert recorder.trace.of("bookie_redirected") == []
+        assert await registration(uri, there.bookie_id) == (("127.0.0.2", port), {})
+
+
+async def test_faults_are_told_and_survived(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/faults/ledgers"
+    rules = (
+        "drop request add bookie=1 after=5",
+        "cut response add bookie=2 after=20",
+        "delay response add bookie=3 after=3 by=20ms",
+    )
+    async with bookies(tmp_path, uri, 4), recording(uri, faults=rules, random_faults=2, seed=46) as recorder:
+        async with fencepost.connect(uri, PATIENT) as store:
+            writer = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2)
+            for number in range(60):
+                await writer.append(b"%d" % number)
+            await writer.close()
+            reader = await store.open_ledger(writer.id)
+            assert [entry.data async for entry in reader.read()] == [b"%d" % number for number in range(60)]
+        made = recorder.trace.of("message_dropped", "message_delayed", "connection_cut")
+        assert recorder.trace.started is not None
+        assert len(recorder.trace.started["faults"]) == 5 and recorder.trace.started["seed"] == 46
+        assert made and all(1 <= each["rule"] <= 5 for each in made)
+    assert recorder.trace.ended is not None and sum(recorder.trace.ended["acted"]) == len(made)
 
 
 @pytest.mark.parametrize(
@@ -266,40 +245,33 @@ def test_faults_are_told_and_survived(service: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_can_not_be_recorded_is_told(service: str, tmp_path: Path, asked: dict[str, Any], reason: str) -> None:
-    async def main() -> None:
-        uri = f"{service}/wrong/ledgers"
-        async with bookie(tmp_path / "b", uri):
-            recorder = Recorder(RecordingOptions(uri, **asked))
-            with pytest.raises(OptionError) as told:
-                await recorder.records()
-            assert reason in str(told.value)
-
-    run(main())
-
-
-def test_without_bookies_there_is_nothing_to_record(service: str) -> None:
-    async def main() -> None:
-        uri = f"{service}/empty/ledgers"
-        async with await MetadataClient.connect(uri) as client:
-            await client.initialise()
-        with pytest.raises(OptionError, match="no bookie is registered at zk://.*: start bookies first"):
-            await record(RecordingOptions(uri), Listed, lambda recording: None)
-
-    run(main())
-
-
-def test_what_was_done_is_given(service: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        uri = f"{service}/done/ledgers"
-        async with bookie(tmp_path / "b", uri):
-            recorder = Recorder(RecordingOptions(uri, faults=("drop request add ledger=12345",)))
+async def test_what_can_not_be_recorded_is_told(
+    service: str, tmp_path: Path, asked: dict[str, Any], reason: str
+) -> None:
+    uri = f"{service}/wrong/ledgers"
+    async with bookie(tmp_path / "b", uri):
+        recorder = Recorder(RecordingOptions(uri, **asked))
+        with pytest.raises(OptionError) as told:
             await recorder.records()
-            asyncio.get_running_loop().call_soon(_terminate)
-            done: RecordingResult = await recorder.running
-            assert done.counts.connections == 0 and done.unused == ("drop request add ledger=12345 after=0 count=1",)
+        assert reason in str(told.value)
 
-    run(main())
+
+async def test_without_bookies_there_is_nothing_to_record(service: str) -> None:
+    uri = f"{service}/empty/ledgers"
+    async with await MetadataClient.connect(uri) as client:
+        await client.initialise()
+    with pytest.raises(OptionError, match="no bookie is registered at zk://.*: start bookies first"):
+        await record(RecordingOptions(uri), Listed, lambda recording: None)
+
+
+async def test_what_was_done_is_given(service: str, tmp_path: Path) -> None:
+    uri = f"{service}/done/ledgers"
+    async with bookie(tmp_path / "b", uri):
+        recorder = Recorder(RecordingOptions(uri, faults=("drop request add ledger=12345",)))
+        await recorder.records()
+        asyncio.get_running_loop().call_soon(_terminate)
+        done: RecordingResult = await recorder.running
+        assert done.counts.connections == 0 and done.unused == ("drop request add ledger=12345 after=0 count=1",)
 
 
 def _terminate() -> None:
