@@ -13,7 +13,6 @@ from typing import Any
 import certificates
 import patience
 import pytest
-import uvloop
 from metadata import zkclient as zk
 
 from fencepost.connections import tls
@@ -88,7 +87,7 @@ def test_both_ports_are_there_where_none_are_asked_for(serve: Any, connect: Any)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_our_client_speaks_tls_as_the_environment_says(
+async def test_our_client_speaks_tls_as_the_environment_says(
     serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
     server = serve(**secure())
@@ -97,19 +96,15 @@ def test_our_client_speaks_tls_as_the_environment_says(
     authority = certificates.authority() if trusted else certificates.authority("another")
     file.write_text(f'tlsTrustStore = "{authority}"\ntlsCertificatePath = "{certificate}"\ntlsKeyStore = "{key}"\n')
     monkeypatch.setenv(ENVIRONMENT, str(file))
-
-    async def main() -> None:
-        uri = "zk://{}:{}/ledgers".format(*server.service.secure_address)
-        connecting = MetadataClient.connect(uri, connect_timeout=patience.PATIENCE if trusted else 1.0)
-        if trusted:
-            async with await connecting as client:
-                await client.initialise()
-                assert await client.instance_id()
-        else:
-            with pytest.raises(MetadataServiceError):
-                await connecting
-
-    asyncio.run(main())
+    uri = "zk://{}:{}/ledgers".format(*server.service.secure_address)
+    connecting = MetadataClient.connect(uri, connect_timeout=patience.PATIENCE if trusted else 1.0)
+    if trusted:
+        async with await connecting as client:
+            await client.initialise()
+            assert await client.instance_id()
+    else:
+        with pytest.raises(MetadataServiceError):
+            await connecting
 
 
 @pytest.mark.parametrize(
@@ -143,8 +138,8 @@ def test_files_that_are_not_there_are_refused_at_the_start(
         ClientConfiguration.of_environment()
 
 
-@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_no_byte_of_a_handshake_is_lost_while_the_loop_is_busy(factory: Any) -> None:
+@pytest.mark.usefixtures("every_loop")
+async def test_no_byte_of_a_handshake_is_lost_while_the_loop_is_busy() -> None:
     class Echo(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
             self.transport = transport
@@ -153,21 +148,17 @@ def test_no_byte_of_a_handshake_is_lost_while_the_loop_is_busy(factory: Any) -> 
             time.sleep(0.002)
             self.transport.write(data)
 
-    async def main() -> None:
-        listener = await Listener(certificates.server(), Echo).listen("127.0.0.1", 0)
-        port, context = listener.sockets[0].getsockname()[1], certificates.client().context
+    listener = await Listener(certificates.server(), Echo).listen("127.0.0.1", 0)
+    port, context = listener.sockets[0].getsockname()[1], certificates.client().context
 
-        def ask() -> bytes:
-            there = socket.create_connection(("127.0.0.1", port), patience.PATIENCE)
-            with context.wrap_socket(there, server_hostname="127.0.0.1") as under_tls:
-                under_tls.sendall(b"x")
-                return under_tls.recv(1)
+    def ask() -> bytes:
+        there = socket.create_connection(("127.0.0.1", port), patience.PATIENCE)
+        with context.wrap_socket(there, server_hostname="127.0.0.1") as under_tls:
+            under_tls.sendall(b"x")
+            return under_tls.recv(1)
 
-        with ThreadPoolExecutor(8) as threads:
-            loop = asyncio.get_running_loop()
-            asked = [loop.run_in_executor(threads, ask) for _ in range(100)]
-            assert await asyncio.gather(*asked) == [b"x"] * 100
-        listener.close()
-
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main())
+    with ThreadPoolExecutor(8) as threads:
+        loop = asyncio.get_running_loop()
+        asked = [loop.run_in_executor(threads, ask) for _ in range(100)]
+        assert await asyncio.gather(*asked) == [b"x"] * 100
+    listener.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from kazoo import exceptions
@@ -34,32 +35,30 @@ class Owner:
         raise AssertionError
 
 
-def ran(serves: Serves, test: Callable[[ZooKeeperSession, Owner], Awaitable[None]]) -> None:
-    """Run a test with a session at a server."""
+@asynccontextmanager
+async def standing(serves: Serves) -> AsyncIterator[tuple[ZooKeeperSession, Owner]]:
+    """A session at a server."""
 
-    async def main() -> None:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await read(reader)
-                writer.write(CONNECTED)
-                await serves(reader, writer)
-                await reader.read()
-            except (asyncio.IncompleteReadError, ConnectionError):
-                pass
-            finally:
-                writer.close()
-
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        owner = Owner()
-        session = ZooKeeperSession([server.sockets[0].getsockname()[:2]], 0.6, owner)
-        session.start()
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await test(session, owner)
+            await read(reader)
+            writer.write(CONNECTED)
+            await serves(reader, writer)
+            await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
         finally:
-            await session.stop()
-            server.close()
+            writer.close()
 
-    asyncio.run(main())
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    owner = Owner()
+    session = ZooKeeperSession([server.sockets[0].getsockname()[:2]], 0.6, owner)
+    session.start()
+    try:
+        yield session, owner
+    finally:
+        await session.stop()
+        server.close()
 
 
 async def read(reader: asyncio.StreamReader) -> bytes:
@@ -88,7 +87,7 @@ async def is_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", answer(1, -9999), answer(1, body=b"\0\0\0\x09x")],
     ids=["negative", "endless", "empty", "unknown error", "cut"],
 )
-def test_what_is_no_answer_breaks_the_connection_and_another_one_is_opened(message: bytes) -> None:
+async def test_what_is_no_answer_breaks_the_connection_and_another_one_is_opened(message: bytes) -> None:
     count = 0
 
     async def serves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,31 +96,27 @@ def test_what_is_no_answer_breaks_the_connection_and_another_one_is_opened(messa
         number, _ = await request(reader)
         writer.write(message if count == 1 else answer(number, body=b"\0\0\0\x01x" + bytes(68)))
 
-    async def test(session: ZooKeeperSession, owner: Owner) -> None:
+    async with standing(serves) as (session, owner):
         with pytest.raises(exceptions.ConnectionLoss):
             await session.get("/x")
         assert (await session.get("/x"))[0] == b"x"
         assert owner.states == [Session.CONNECTED, Session.DISCONNECTED, Session.CONNECTED] and owner.fired == [None]
 
-    ran(serves, test)
 
-
-def test_a_server_that_falls_silent_is_left_before_the_session_is_over() -> None:
-    async def test(session: ZooKeeperSession, owner: Owner) -> None:
+async def test_a_server_that_falls_silent_is_left_before_the_session_is_over() -> None:
+    async with standing(is_silent) as (session, owner):
         await eventually(lambda: Session.DISCONNECTED in owner.states, "the session to be disconnected")
         await eventually(lambda: owner.states.count(Session.CONNECTED) == 2, "a second connection")
         assert session.client_id == (7, bytes(16)), "it is the same session"
 
-    ran(is_silent, test)
 
-
-def test_a_process_that_was_blocked_reads_first_what_has_come() -> None:
+async def test_a_process_that_was_blocked_reads_first_what_has_come() -> None:
     async def serves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             number, _ = struct.unpack(">ii", await read(reader))
             writer.write(answer(number))
 
-    async def test(session: ZooKeeperSession, owner: Owner) -> None:
+    async with standing(serves) as (session, owner):
         await eventually(lambda: owner.states, "a state of the session")
         link = session._link
         assert link is not None
@@ -132,10 +127,8 @@ def test_a_process_that_was_blocked_reads_first_what_has_come() -> None:
             await asyncio.sleep(0)
         assert session._link is link
 
-    ran(serves, test)
 
-
-def test_requests_of_one_turn_go_out_together_in_their_order() -> None:
+async def test_requests_of_one_turn_go_out_together_in_their_order() -> None:
     got: list[int] = []
 
     async def serves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +137,7 @@ def test_requests_of_one_turn_go_out_together_in_their_order() -> None:
             got.append(kind)
             writer.write(answer(number, body=b"\0\0\0\x01x" + bytes(68)))
 
-    async def test(session: ZooKeeperSession, owner: Owner) -> None:
+    async with standing(serves) as (session, owner):
         await asyncio.gather(session.get("/x"), session.delete("/x"))  # wait for the connection
         sent: list[bytes] = []
         assert session._link is not None
@@ -162,11 +155,9 @@ def test_requests_of_one_turn_go_out_together_in_their_order() -> None:
         assert got == [4, 2, 2, 4, 2, 4]
         session._link._transport = write.__self__
 
-    ran(serves, test)
 
-
-def test_what_waits_when_a_session_is_stopped_fails_and_so_does_what_comes_later() -> None:
-    async def test(session: ZooKeeperSession, owner: Owner) -> None:
+async def test_what_waits_when_a_session_is_stopped_fails_and_so_does_what_comes_later() -> None:
+    async with standing(is_silent) as (session, owner):
         waiting = session.get("/x")
         await eventually(lambda: owner.states, "a state of the session")
         session.timeout = 0.1
@@ -175,5 +166,3 @@ def test_what_waits_when_a_session_is_stopped_fails_and_so_does_what_comes_later
             await waiting
         with pytest.raises(exceptions.ConnectionClosedError):
             await session.get("/x")
-
-    ran(is_silent, test)
