@@ -74,48 +74,34 @@ def _loops() -> None:
     LOOPS.load()
 
 
-def run(test: Any) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await test()
-
-    asyncio.run(bounded())
-
-
 @pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.HMAC])
-def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is_before_it(digest: DigestType) -> None:
-    async def test() -> None:
-        readings: Any = Readings(digest)
-        read_range = RowRange(readings, 1, 0, 9, 100)
-        digests = readings.role.digests
-        read_range.entries_read("b", *responses(digests, 6, 7, 8, 9, 4))
-        read_range.entries_read("b", *responses(digests, 0, 5, 2, 3, 1, 0, damaged=5))
-        read_range.found(Entry(1, 3, 7, 7, b"again"))
-        assert readings.all_told() == [([6, 7, 8, 9, 4], False), ([0, 2, 3, 1, 0], False), ([5], True)]
-        assert [each.lac for each in readings.told] == [-1, -1, -1]
-        failure = NoSuchEntryError("5")
-        read_range.over(5, failure)
-        batch, error = read_range.batch.result()
-        assert (
-            batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
-        )
-        assert batch.lengths is not None and [*batch.lengths] == [5, 10, 15, 20, 25]
-
-    run(test)
+async def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is_before_it(
+    digest: DigestType,
+) -> None:
+    readings: Any = Readings(digest)
+    read_range = RowRange(readings, 1, 0, 9, 100)
+    digests = readings.role.digests
+    read_range.entries_read("b", *responses(digests, 6, 7, 8, 9, 4))
+    read_range.entries_read("b", *responses(digests, 0, 5, 2, 3, 1, 0, damaged=5))
+    read_range.found(Entry(1, 3, 7, 7, b"again"))
+    assert readings.all_told() == [([6, 7, 8, 9, 4], False), ([0, 2, 3, 1, 0], False), ([5], True)]
+    assert [each.lac for each in readings.told] == [-1, -1, -1]
+    failure = NoSuchEntryError("5")
+    read_range.over(5, failure)
+    batch, error = read_range.batch.result()
+    assert batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
+    assert batch.lengths is not None and [*batch.lengths] == [5, 10, 15, 20, 25]
 
 
 @pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
-def test_a_damaged_entry_among_single_ones_is_not_given(digest: DigestType) -> None:
-    async def test() -> None:
-        readings: Any = Readings(digest)
-        futures: dict[int, asyncio.Future[bytes]] = {each: readings.loop.create_future() for each in range(3)}
-        again: asyncio.Future[bytes] = readings.loop.create_future()
-        readings.wanted, readings.also_wanted = {**futures}, {1: [again]}
-        view, found, entry_ids, rows = responses(readings.role.digests, 2, 0, 1, damaged=0)
-        found = np.concatenate([found, np.full((1, found.shape[1]), 1 << 60)])  # the last row is nobody's
-        Singles(readings, -1).entries_read("b", view, found, entry_ids, rows)
-        assert [futures[each].done() for each in range(3)] == [False, True, True]
-        assert futures[1].result() == again.result() == b"data1" and futures[2].result() == b"data2"
-        assert readings.all_told() == [([2, 1], False), ([0], True)] and [*readings.wanted] == [0]
-
-    run(test)
+async def test_a_damaged_entry_among_single_ones_is_not_given(digest: DigestType) -> None:
+    readings: Any = Readings(digest)
+    futures: dict[int, asyncio.Future[bytes]] = {each: readings.loop.create_future() for each in range(3)}
+    again: asyncio.Future[bytes] = readings.loop.create_future()
+    readings.wanted, readings.also_wanted = {**futures}, {1: [again]}
+    view, found, entry_ids, rows = responses(readings.role.digests, 2, 0, 1, damaged=0)
+    found = np.concatenate([found, np.full((1, found.shape[1]), 1 << 60)])  # the last row is nobody's
+    Singles(readings, -1).entries_read("b", view, found, entry_ids, rows)
+    assert [futures[each].done() for each in range(3)] == [False, True, True]
+    assert futures[1].result() == again.result() == b"data1" and futures[2].result() == b"data2"
+    assert readings.all_told() == [([2, 1], False), ([0], True)] and [*readings.wanted] == [0]

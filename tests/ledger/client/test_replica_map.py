@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from ledger.client.standins import Cluster
-from ledger.client.test_ledgers import run
 
 from fencepost.ledger.client.replica_map import PROBED, Holding, draw, holdings
 from fencepost.ledger.messages import ListEntries
@@ -58,24 +57,21 @@ def test_a_bookie_of_a_striped_ledger_lacks_nothing_that_is_not_its_part() -> No
     assert "Every entry has 2 copies." in text
 
 
-def test_bookies_are_asked_and_those_that_do_not_list_are_probed() -> None:
-    async def test(cluster: Cluster) -> None:
-        store = await cluster.connect(request_timeout=0.5)
-        async with store.create_ledger() as ledger:
-            await ledger.append_many([b"x"] * 1000)
-        first, second, third = ledger.metadata.fragments[0].ensemble
-        cluster.bookies[first].swallow = lambda request: type(request) is ListEntries
-        for entry_id in range(300, 400):
-            del cluster.bookies[first].entries[ledger.id, entry_id]
-            del cluster.bookies[second].entries[ledger.id, entry_id]
-        await cluster.kill(third)
-        held = {each.bookie: each for each in await holdings(store, ledger.id, ledger.metadata, 999)}
-        assert held[second].runs == ((0, 299), (400, 999)) and not held[second].is_probed
-        assert held[third].runs is None
-        probed = held[first]
-        assert probed.is_probed and probed.runs is not None and len(probed.runs) == 2
-        (start, end), (again, last) = probed.runs
-        assert start == 0 and last == 999 and 290 <= end <= 299 and 400 <= again <= 410
-        assert f"Asked for some {PROBED}" in draw(ledger.id, ledger.metadata, [*held.values()], 999, 80)
-
-    run(test)
+async def test_bookies_are_asked_and_those_that_do_not_list_are_probed(cluster: Cluster) -> None:
+    store = await cluster.connect(request_timeout=0.5)
+    async with store.create_ledger() as ledger:
+        await ledger.append_many([b"x"] * 1000)
+    first, second, third = ledger.metadata.fragments[0].ensemble
+    cluster.bookies[first].swallow = lambda request: type(request) is ListEntries
+    for entry_id in range(300, 400):
+        del cluster.bookies[first].entries[ledger.id, entry_id]
+        del cluster.bookies[second].entries[ledger.id, entry_id]
+    await cluster.kill(third)
+    held = {each.bookie: each for each in await holdings(store, ledger.id, ledger.metadata, 999)}
+    assert held[second].runs == ((0, 299), (400, 999)) and not held[second].is_probed
+    assert held[third].runs is None
+    probed = held[first]
+    assert probed.is_probed and probed.runs is not None and len(probed.runs) == 2
+    (start, end), (again, last) = probed.runs
+    assert start == 0 and last == 999 and 290 <= end <= 299 and 400 <= again <= 410
+    assert f"Asked for some {PROBED}" in draw(ledger.id, ledger.metadata, [*held.values()], 999, 80)

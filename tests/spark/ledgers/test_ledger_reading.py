@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ledger.client.standins import Cluster
-from ledger.client.test_ledgers import run
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from fencepost import OptionError
@@ -154,8 +153,8 @@ async def read(store: Any, part: Any, **given_: Any) -> list[tuple[int, int, byt
     return found
 
 
-def test_what_is_gone_is_told_or_left_out() -> None:
-    async def test(cluster: Cluster) -> None:
+async def test_what_is_gone_is_told_or_left_out() -> None:
+    async with Cluster(3) as cluster:
         store = await cluster.connect()
         one, two, three = [await written(store) for _ in range(3)]
         for bookie in cluster.bookies.values():
@@ -178,11 +177,10 @@ def test_what_is_gone_is_told_or_left_out() -> None:
             (three, 6, DATA[6]),
         ]
 
-    run(test)
 
-
-def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(cluster: Cluster) -> None:
+async def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "WAITS", (0.01, 0.02, 0.02))
+    async with Cluster(3) as cluster:
         store = await cluster.connect()
         ledger = await written(store)
         ahead: list[int] = []
@@ -210,12 +208,9 @@ def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatc
         with pytest.raises(errors.ReadError, match="too few bookies"):
             await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger)
 
-    monkeypatch.setattr(reading, "WAITS", (0.01, 0.02, 0.02))
-    run(test)
 
-
-def test_the_driver_plans_what_is_confirmed_and_wanted() -> None:
-    async def test(cluster: Cluster) -> None:
+async def test_the_driver_plans_what_is_confirmed_and_wanted() -> None:
+    async with Cluster(3) as cluster:
         store = await cluster.connect()
         closed = await written(store)
         opened = await store.create_ledger(explicit_lac_interval=0)
@@ -253,12 +248,10 @@ def test_the_driver_plans_what_is_confirmed_and_wanted() -> None:
             ):
                 await entries(ANY, ANY, **{"ledger": closed, name: f'{{"{closed}": {text}}}'})
 
-    run(test)
-
 
 @pytest.mark.parametrize("max_bytes", [1, 50, 333, 10**6])
-def test_batches_of_a_stream_have_as_many_bytes_as_they_may(max_bytes: int) -> None:
-    async def test(cluster: Cluster) -> None:
+async def test_batches_of_a_stream_have_as_many_bytes_as_they_may(max_bytes: int) -> None:
+    async with Cluster(3) as cluster:
         store = await cluster.connect()
         looked_at = Ledgers(store, options(ledgers="0-"))
         several = [await written(store) for _ in range(2)]
@@ -279,5 +272,3 @@ def test_batches_of_a_stream_have_as_many_bytes_as_they_may(max_bytes: int) -> N
                 break
         assert max_bytes < 10**6 or batches_ == 1
         await looked_at.close()
-
-    run(test)
