@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -63,16 +62,6 @@ async def standing(folder: Path, bookies: int = 3) -> AsyncIterator[Standing]:
         made = Standing(folder, stack)
         await made.start(bookies)
         yield made
-
-
-def run(folder: Path, test: Callable[[Standing], Awaitable[None]], bookies: int = 3) -> None:
-    """Run a test with its own bookies."""
-
-    async def bounded() -> None:
-        async with standing(folder, bookies) as made, asyncio.timeout(PATIENCE):
-            await test(made)
-
-    asyncio.run(bounded())
 
 
 async def contents(log: Log, at: Any = EARLIEST, **options: Any) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from campaigns import campaign_if
-from log.standing_logs import Standing, run
+from log.standing_logs import standing
 
 from fencepost.ledger import errors
 from fencepost.ledger.client.writer import LedgerWriter
@@ -135,10 +135,10 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", campaign_if(lambda seed: seed < 2, range(4)))
-def test_what_is_acknowledged_is_there_once_and_in_order(
+async def test_what_is_acknowledged_is_there_once_and_in_order(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(cluster: Standing) -> None:
+    async with standing(tmp_path) as cluster:
         logs = [(await cluster.connect(tmp_path / "traces")).log("storm") for _ in range(3)]
         await logs[0].create()
         storm = Storm(logs, seed, monkeypatch)
@@ -176,16 +176,16 @@ def test_what_is_acknowledged_is_there_once_and_in_order(
         links = (await logs[2].chain()).links
         ledgers = [ledger async for ledger in logs[2].store.list_ledgers()]
         assert {link.ledger for link in links} <= {*ledgers}
-
-    run(tmp_path, test)
     traces = Traces(read(tmp_path / "traces"), kind=LogConformance.subjects, heeds=LogConformance.heeds)
-    (name,) = traces.names()
-    verdict = Validator(LogConformance).validate(name[1], traces.events(name))
+    (trace,) = traces.names()
+    verdict = Validator(LogConformance).validate(trace[1], traces.events(trace))
     assert verdict.accepted and verdict.steps > 0, verdict.problem or verdict.refusals
 
 
 @pytest.mark.parametrize("name", ["last_ledger_is_closed", "last_entry_decides"])
-def test_a_storm_tells_a_protection_that_is_off(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_storm_tells_a_protection_that_is_off(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first fault makes readers wait. The second is noticed only when bookies have entries that no writer knows to
     be stored.
     """
@@ -200,4 +200,4 @@ def test_a_storm_tells_a_protection_that_is_off(tmp_path: Path, name: str, monke
     with pytest.raises(AssertionError, match="is open|there twice|the trace says|accepted=False"):
         for seed in range(3):
             with monkeypatch.context() as each:
-                test_what_is_acknowledged_is_there_once_and_in_order(tmp_path / str(seed), seed, each)
+                await test_what_is_acknowledged_is_there_once_and_in_order(tmp_path / str(seed), seed, each)

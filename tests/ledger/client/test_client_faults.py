@@ -15,8 +15,7 @@ import msgspec
 import pytest
 from ledger.client.standins import Cluster
 from ledger.processes import cluster as processes
-from log.standing_logs import SETTINGS, Standing
-from log.standing_logs import run as run_standing
+from log.standing_logs import SETTINGS, standing
 from patience import PATIENCE
 
 import fencepost
@@ -112,8 +111,8 @@ async def outcome(work: Awaitable[Any]) -> Exception | None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("owner", "name"), OF_LEDGERS)
-def test_a_fault_in_the_client_reaches_all_who_wait(
-    owner: type, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+async def test_a_fault_in_the_client_reaches_all_who_wait(
+    cluster: Cluster, owner: type, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(store: Any, known: int) -> None:
         async with store.create_ledger() as ledger:
@@ -124,29 +123,27 @@ def test_a_fault_in_the_client_reaches_all_who_wait(
             await reader.read_entry(3)
         await store.recover_ledger(known)
 
-    async def test() -> None:
-        async with Cluster(3) as cluster:
-            other = await cluster.connect()
-            async with other.create_ledger() as ledger:
-                await ledger.append_many([b"z"] * 20)
-            store = await cluster.connect(request_timeout=0.5)
-            with monkeypatch.context() as planting:
-                plant(planting, owner, name, random.Random(f"{owner}{name}{seed}").randrange(12) * seed)
-                await asyncio.gather(*(outcome(use(store, ledger.id)) for _ in range(3)))
-            if store.driver.failure is not None:
-                for later in (store.create_ledger().opened(), store.list_ledgers().__anext__(), store.bookies()):
-                    with pytest.raises(errors.ClientFailedError, match="planted in.*; connect anew"):
-                        await later
-
-    asyncio.run(test())
+    other = await cluster.connect()
+    async with other.create_ledger() as ledger:
+        await ledger.append_many([b"z"] * 20)
+    store = await cluster.connect(request_timeout=0.5)
+    with monkeypatch.context() as planting:
+        plant(planting, owner, name, random.Random(f"{owner}{name}{seed}").randrange(12) * seed)
+        await asyncio.gather(*(outcome(use(store, ledger.id)) for _ in range(3)))
+    if store.driver.failure is not None:
+        for later in (store.create_ledger().opened(), store.list_ledgers().__anext__(), store.bookies()):
+            with pytest.raises(errors.ClientFailedError, match="planted in.*; connect anew"):
+                await later
 
 
-def test_a_fault_in_the_writer_of_a_log_reaches_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_in_the_writer_of_a_log_reaches_all_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def use(log: Any) -> None:
         async with log.writer(ledger_entries=3, wait=5) as writer:
             await asyncio.gather(*(writer.append(b"x") for _ in range(10)))
 
-    async def test(cluster: Standing) -> None:
+    async with standing(tmp_path) as cluster:
         first = await cluster.connect()
         for owner, name in OF_LOGS:
             log = first.log(name)
@@ -156,11 +153,9 @@ def test_a_fault_in_the_writer_of_a_log_reaches_all_who_wait(tmp_path: Path, mon
                 plant(planting, owner, name, 0)
                 assert await outcome(use(store.log(log.name))) is not None, (owner, name)
 
-    run_standing(tmp_path, test)
 
-
-def test_an_entry_that_bookies_do_not_take_ends_its_writer(tmp_path: Path) -> None:
-    async def test(cluster: Standing) -> None:
+async def test_an_entry_that_bookies_do_not_take_ends_its_writer(tmp_path: Path) -> None:
+    async with standing(tmp_path, bookies=2) as cluster:
         settings = msgspec.structs.replace(SETTINGS, frame_limit=7 << 20)
         async with await Client.connect(cluster.uri, settings) as store:
             ledger = await store.create_ledger(ensemble=2)
@@ -168,8 +163,6 @@ def test_an_entry_that_bookies_do_not_take_ends_its_writer(tmp_path: Path) -> No
             with pytest.raises(errors.UnauthorizedAccessError, match="larger than they take .nettyMaxFrameSizeBytes."):
                 await ledger.append(bytes(6 << 20))
             assert len(ledger.metadata.fragments) == 1, "no bookie has failed"
-
-    run_standing(tmp_path, test, bookies=2)
 
 
 def test_a_client_does_not_survive_a_fork(tmp_path: Path) -> None:
@@ -197,16 +190,12 @@ def test_a_client_does_not_survive_a_fork(tmp_path: Path) -> None:
         assert ledger.append(b"two") == 1
 
 
-def test_an_asynchronous_client_does_not_survive_a_fork_either() -> None:
-    async def test() -> None:
-        async with Cluster(3) as cluster:
-            store = await cluster.connect()
-            async with store.create_ledger() as ledger:
-                store.driver._process += 1  # as if it were the parent's
-                for work in (ledger.append(b"x"), ledger.append_many([b"x"]), store.bookies()):
-                    with pytest.raises(errors.ClientFailedError, match="connect anew after a fork"):
-                        await asyncio.wait_for(work, PATIENCE)
-                store.driver._process -= 1
-                assert await ledger.append(b"x") == 0
-
-    asyncio.run(test())
+async def test_an_asynchronous_client_does_not_survive_a_fork_either(cluster: Cluster) -> None:
+    store = await cluster.connect()
+    async with store.create_ledger() as ledger:
+        store.driver._process += 1  # as if it were the parent's
+        for work in (ledger.append(b"x"), ledger.append_many([b"x"]), store.bookies()):
+            with pytest.raises(errors.ClientFailedError, match="connect anew after a fork"):
+                await asyncio.wait_for(work, PATIENCE)
+        store.driver._process -= 1
+        assert await ledger.append(b"x") == 0

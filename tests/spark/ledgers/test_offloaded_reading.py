@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log.standing_logs import Standing, run
+from log.standing_logs import Standing, standing
 from object_stores import ObjectStore
 
 from fencepost.errors import SystemFailure
@@ -64,44 +64,39 @@ async def rows(log: Log, query: ReadOptions, parts: Sequence[Sequence[Range]]) -
     return found
 
 
-def test_rows_are_those_of_the_bookies(tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload, "CHUNK", 150)  # some chunks in each ledger
-
-    async def test(made: Standing) -> None:
-        log, places = await filled(made)
-        after = []
-        some = {"startingOffsets": str(places[11]), "endingOffsets": str(places[30])}
-        for bounds in ({}, {"maxBytesPerPartition": "200"}, {"maxBytesPerPartition": "200", **some}):
-            query = options(made, **bounds)
-            before = await rows(log, query, await planned(log, query))
-            wanted = [(each.ledger, each.entry) for each in (places[11:30] if len(bounds) > 1 else places)]
-            assert [each[:2] for each in before] == wanted
-            after.append((query, before))
-        await log.offload(objects.to, keep=1, grace=AT_ONCE)
-        for query, before in after:
-            assert await rows(log, query, await planned(log, query)) == before
-
-    run(tmp_path, test)
-
-
-def test_no_entry_goes_through_the_driver_and_bookies_are_not_asked(
-    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+async def test_rows_are_those_of_the_bookies(
+    made: Standing, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(made: Standing) -> None:
-        log, places = await filled(made)
-        query = options(made, endingOffsets=f"{places[-1].ledger}:0")
-        await log.offload(objects.to, keep=1, grace=AT_ONCE)
-        store = await made.connect()
-        with monkeypatch.context() as patch:
-            for owner, name in ((layout, "read_chunk"), (_Link, "buffer_updated")):
-                patch.setattr(owner, name, _never)
-            parts = await batch(store, query, ANY, ANY)
-        with monkeypatch.context() as patch:
-            patch.setattr(_Link, "buffer_updated", _never)
-            found = [len(entries) for part in parts async for _, _, entries in reading.batches(store, query, part)]
-        assert sum(found) == 4 * PER_LEDGER
+    monkeypatch.setattr(offload, "CHUNK", 150)  # some chunks in each ledger
+    log, places = await filled(made)
+    after = []
+    some = {"startingOffsets": str(places[11]), "endingOffsets": str(places[30])}
+    for bounds in ({}, {"maxBytesPerPartition": "200"}, {"maxBytesPerPartition": "200", **some}):
+        query = options(made, **bounds)
+        before = await rows(log, query, await planned(log, query))
+        wanted = [(each.ledger, each.entry) for each in (places[11:30] if len(bounds) > 1 else places)]
+        assert [each[:2] for each in before] == wanted
+        after.append((query, before))
+    await log.offload(objects.to, keep=1, grace=AT_ONCE)
+    for query, before in after:
+        assert await rows(log, query, await planned(log, query)) == before
 
-    run(tmp_path, test)
+
+async def test_no_entry_goes_through_the_driver_and_bookies_are_not_asked(
+    made: Standing, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, places = await filled(made)
+    query = options(made, endingOffsets=f"{places[-1].ledger}:0")
+    await log.offload(objects.to, keep=1, grace=AT_ONCE)
+    store = await made.connect()
+    with monkeypatch.context() as patch:
+        for owner, name in ((layout, "read_chunk"), (_Link, "buffer_updated")):
+            patch.setattr(owner, name, _never)
+        parts = await batch(store, query, ANY, ANY)
+    with monkeypatch.context() as patch:
+        patch.setattr(_Link, "buffer_updated", _never)
+        found = [len(entries) for part in parts async for _, _, entries in reading.batches(store, query, part)]
+    assert sum(found) == 4 * PER_LEDGER
 
 
 def _never(*_: object) -> None:
@@ -109,111 +104,97 @@ def _never(*_: object) -> None:
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_ledgers_that_leave_the_bookies_during_a_query_are_found_in_their_objects(
-    tmp_path: Path, objects: ObjectStore, fail: str
+async def test_ledgers_that_leave_the_bookies_during_a_query_are_found_in_their_objects(
+    made: Standing, objects: ObjectStore, fail: str
 ) -> None:
     """Once they are not among the ledgers any more, and once no bookie answers."""
-
-    async def test(made: Standing) -> None:
-        log, places = await filled(made)
-        query = options(made, failOnDataLoss=fail, endingOffsets=f"{places[-1].ledger}:0")
-        parts = await planned(log, query)
-        before = await rows(log, query, parts)
-        await log.offload(objects.to, keep=3, grace=AT_ONCE)
-        assert await rows(log, query, parts) == before
-        await log.offload(objects.to, keep=1)  # bookies should have two of these ledgers
-        assert len(await log.store.metadata.missing([*{each.ledger for each in places}])) == 2
-        for each in made.bookies:
-            await each.end()
-        assert await rows(log, query, parts) == before
-
-    run(tmp_path, test)
+    log, places = await filled(made)
+    query = options(made, failOnDataLoss=fail, endingOffsets=f"{places[-1].ledger}:0")
+    parts = await planned(log, query)
+    before = await rows(log, query, parts)
+    await log.offload(objects.to, keep=3, grace=AT_ONCE)
+    assert await rows(log, query, parts) == before
+    await log.offload(objects.to, keep=1)  # bookies should have two of these ledgers
+    assert len(await log.store.metadata.missing([*{each.ledger for each in places}])) == 2
+    for each in made.bookies:
+        await each.end()
+    assert await rows(log, query, parts) == before
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_entries_that_bookies_lack_come_from_the_object(
-    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, fail: str
+async def test_entries_that_bookies_lack_come_from_the_object(
+    made: Standing, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, fail: str
 ) -> None:
     """Bookies lose a ledger while it is read."""
+    log, places = await filled(made)
+    query = options(made, failOnDataLoss=fail)
+    parts = await planned(log, query)
+    before = await rows(log, query, parts)
+    await log.offload(objects.to, keep=1)
+    read = LedgerReader.read_batches
 
-    async def test(made: Standing) -> None:
-        log, places = await filled(made)
-        query = options(made, failOnDataLoss=fail)
-        parts = await planned(log, query)
-        before = await rows(log, query, parts)
-        await log.offload(objects.to, keep=1)
-        read = LedgerReader.read_batches
-
-        async def loses(self: LedgerReader, first: int, last: int) -> Any:
-            if self.id == places[-1].ledger:
-                async for each in read(self, first, last):
-                    yield each
-                return
-            async for each in read(self, first, first):
+    async def loses(self: LedgerReader, first: int, last: int) -> Any:
+        if self.id == places[-1].ledger:
+            async for each in read(self, first, last):
                 yield each
-            raise NoSuchEntryError("no bookie has it")
+            return
+        async for each in read(self, first, first):
+            yield each
+        raise NoSuchEntryError("no bookie has it")
 
-        monkeypatch.setattr(LedgerReader, "read_batches", loses)
-        assert await rows(log, query, parts) == before
-
-    run(tmp_path, test)
-
-
-def test_what_is_wrong_with_an_object_is_said(tmp_path: Path, objects: ObjectStore) -> None:
-    async def test(made: Standing) -> None:
-        log, places = await filled(made)
-        await log.offload(objects.to, grace=AT_ONCE)
-        query = options(made, failOnDataLoss="false")  # damage is never skipped
-        parts = await planned(log, query)
-        first = f"{places[0].ledger}-"
-        chunk, manifest = (path for path in objects.paths() if path.split("/")[-2].startswith(first))
-        whole, described = objects.read(chunk), objects.read(manifest)
-
-        async def says(what: str) -> None:
-            with pytest.raises(SystemFailure, match=what) as failed:
-                await rows(log, query, parts)
-            assert "endpoint_override" not in str(failed.value)
-
-        for changed in range(0, len(whole), 7):
-            objects.write(chunk, whole[:changed] + bytes([whole[changed] ^ 1]) + whole[changed + 1 :])
-            await says(r"ledger-\d+-\d+\.entries is damaged: it is not what was written")
-        objects.write(chunk, whole[:-1])
-        await says(rf"entries is damaged: it has {len(whole) - 1} bytes, and {len(whole)} were written")
-        objects.remove(chunk)
-        await says(r"entries is missing")
-        objects.write(chunk, whole)
-        objects.write(manifest, described[:40] + bytes([described[40] ^ 1]) + described[41:])
-        await says(r"json is damaged: it is not what was written")
-        objects.remove(manifest)
-        await says(rf"json is missing: ledger {places[0].ledger} was offloaded there")
-        with pytest.raises(SystemFailure, match="is missing"):
-            await planned(log, query)
-        objects.write(manifest, described)
-        assert len(await rows(log, query, parts)) == len(ENTRIES)
-
-    run(tmp_path, test)
+    monkeypatch.setattr(LedgerReader, "read_batches", loses)
+    assert await rows(log, query, parts) == before
 
 
-def test_a_trimmed_ledger_is_gone_and_another_password_is_refused(tmp_path: Path, objects: ObjectStore) -> None:
-    async def test(made: Standing) -> None:
-        log, places = await filled(made, password=b"secret")
-        query = options(made, password="secret")
-        await log.offload(objects.to, keep=2, grace=AT_ONCE)
-        parts = await planned(log, query)
-        with pytest.raises(UnauthorizedAccessError, match="the password is not that of ledger"):
-            await planned(log, options(made))
-        await log.trim(keep=3)
-        with pytest.raises(NoSuchLedgerError, match="Set option failOnDataLoss to false"):
+async def test_what_is_wrong_with_an_object_is_said(made: Standing, objects: ObjectStore) -> None:
+    log, places = await filled(made)
+    await log.offload(objects.to, grace=AT_ONCE)
+    query = options(made, failOnDataLoss="false")  # damage is never skipped
+    parts = await planned(log, query)
+    first = f"{places[0].ledger}-"
+    chunk, manifest = (path for path in objects.paths() if path.split("/")[-2].startswith(first))
+    whole, described = objects.read(chunk), objects.read(manifest)
+
+    async def says(what: str) -> None:
+        with pytest.raises(SystemFailure, match=what) as failed:
             await rows(log, query, parts)
-        left = await rows(log, options(made, password="secret", failOnDataLoss="false"), parts)
-        assert [each[0] for each in left] == [each.ledger for each in places[16:]]
+        assert "endpoint_override" not in str(failed.value)
 
-    run(tmp_path, test)
+    for changed in range(0, len(whole), 7):
+        objects.write(chunk, whole[:changed] + bytes([whole[changed] ^ 1]) + whole[changed + 1 :])
+        await says(r"ledger-\d+-\d+\.entries is damaged: it is not what was written")
+    objects.write(chunk, whole[:-1])
+    await says(rf"entries is damaged: it has {len(whole) - 1} bytes, and {len(whole)} were written")
+    objects.remove(chunk)
+    await says(r"entries is missing")
+    objects.write(chunk, whole)
+    objects.write(manifest, described[:40] + bytes([described[40] ^ 1]) + described[41:])
+    await says(r"json is damaged: it is not what was written")
+    objects.remove(manifest)
+    await says(rf"json is missing: ledger {places[0].ledger} was offloaded there")
+    with pytest.raises(SystemFailure, match="is missing"):
+        await planned(log, query)
+    objects.write(manifest, described)
+    assert len(await rows(log, query, parts)) == len(ENTRIES)
+
+
+async def test_a_trimmed_ledger_is_gone_and_another_password_is_refused(made: Standing, objects: ObjectStore) -> None:
+    log, places = await filled(made, password=b"secret")
+    query = options(made, password="secret")
+    await log.offload(objects.to, keep=2, grace=AT_ONCE)
+    parts = await planned(log, query)
+    with pytest.raises(UnauthorizedAccessError, match="the password is not that of ledger"):
+        await planned(log, options(made))
+    await log.trim(keep=3)
+    with pytest.raises(NoSuchLedgerError, match="Set option failOnDataLoss to false"):
+        await rows(log, query, parts)
+    left = await rows(log, options(made, password="secret", failOnDataLoss="false"), parts)
+    assert [each[0] for each in left] == [each.ledger for each in places[16:]]
 
 
 @pytest.mark.parametrize("most", [1, 37, 100, 250, 10_000])
-def test_batches_of_a_stream_are_limited_by_what_the_manifest_says(
-    tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, most: int
+async def test_batches_of_a_stream_are_limited_by_what_the_manifest_says(
+    made: Standing, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """The lengths within a chunk are estimated; with a chunk for each entry they are exact."""
     monkeypatch.setattr(offload, "CHUNK", 1)
@@ -226,25 +207,21 @@ def test_batches_of_a_stream_are_limited_by_what_the_manifest_says(
         await of.ledgers.close()
         return offsets
 
-    async def test(made: Standing) -> None:
-        log, places = await filled(made)
-        query = options(made)
-        by_entries, by_bytes = await ends(log, query, entries=most), await ends(log, query, bytes=most)
-        await log.offload(objects.to, grace=AT_ONCE)
-        monkeypatch.setattr(layout, "read_chunk", _never)
-        assert await ends(log, query, entries=most) == by_entries
-        assert await ends(log, query, bytes=most) == by_bytes
-
-    run(tmp_path, test)
+    log, places = await filled(made)
+    query = options(made)
+    by_entries, by_bytes = await ends(log, query, entries=most), await ends(log, query, bytes=most)
+    await log.offload(objects.to, grace=AT_ONCE)
+    monkeypatch.setattr(layout, "read_chunk", _never)
+    assert await ends(log, query, entries=most) == by_entries
+    assert await ends(log, query, bytes=most) == by_bytes
 
 
-def test_lengths_are_estimated_between_the_beginnings_of_chunks(
+async def test_lengths_are_estimated_between_the_beginnings_of_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for size in (1, 120, 1 << 24):
         monkeypatch.setattr(offload, "CHUNK", size)
-
-        async def test(made: Standing) -> None:
+        async with standing(tmp_path / f"cluster{size}") as made:
             log, places = await filled(made)
             await log.offload(str(tmp_path / f"objects{size}"), grace=AT_ONCE)
             for ledger in {each.ledger for each in places[: 4 * PER_LEDGER]}:
@@ -259,5 +236,3 @@ def test_lengths_are_estimated_between_the_beginnings_of_chunks(
                     for entry, length in zip(each.ids, each.lengths or (), strict=True)
                 }
                 assert [found[each] for each in starts[1:]] == [entries[each - 1] for each in starts[1:]]
-
-        run(tmp_path / f"cluster{size}", test)
