@@ -176,9 +176,8 @@ def test_a_backup_is_the_state_of_one_zxid_while_a_hundred_clients_write(members
         assert restored == kept, "znode by znode"
 
 
-def test_only_a_leader_that_commits_can_answer(tmp_path: Path) -> None:
-    async def test() -> None:
-        cluster = TestCluster(tmp_path / "cluster", 3)
+async def test_only_a_leader_that_commits_can_answer(tmp_path: Path) -> None:
+    async with TestCluster(tmp_path / "cluster") as cluster:
         await cluster.start()
         await cluster.propose(b"a")
         leader = await cluster.leader()
@@ -189,9 +188,6 @@ def test_only_a_leader_that_commits_can_answer(tmp_path: Path) -> None:
         with pytest.raises(SystemFailure, match="seconds were not enough"):
             await administrator.take_snapshot(lambda data: None, lambda done, of: None)
         await administrator.close()
-        await cluster.close()
-
-    asyncio.run(test())
 
 
 def test_several_operators_at_once_get_snapshots_that_reach_their_requests(members: Members, tmp_path: Path) -> None:
@@ -560,7 +556,7 @@ def test_a_killed_backup_leaves_its_temporary_file_and_the_next_one_takes_it(mem
 # -- who may -----------------------------------------------------------------------------------------------------------
 
 
-def test_only_operators_with_a_certificate_of_the_members_take_backups(
+async def test_only_operators_with_a_certificate_of_the_members_take_backups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both, trusted = certificates.together("member"), certificates.authority()
@@ -571,9 +567,7 @@ def test_only_operators_with_a_certificate_of_the_members_take_backups(
             super().__init__(*arguments, **{**named, "tls": tls})
 
     monkeypatch.setattr("quorum.hosts.QuorumHost", Host)
-
-    async def test() -> None:
-        cluster = TestCluster(tmp_path / "cluster", 3)
+    async with TestCluster(tmp_path / "cluster") as cluster:
         await cluster.start()
         await cluster.propose(b"secret")
         endpoint = (await cluster.leader()).host.me.endpoint
@@ -592,9 +586,6 @@ def test_only_operators_with_a_certificate_of_the_members_take_backups(
         for stranger in (None, certificates.client(), ordinary):
             with pytest.raises(SystemFailure):
                 await got(stranger, 1.0)
-        await cluster.close()
-
-    asyncio.run(test())
 
 
 def test_a_client_of_the_service_cannot_ask_for_one(members: Members) -> None:

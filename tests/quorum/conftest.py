@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from quorum.hosts import TestCluster
 
 from bench.quorum.processes import Processes
 
@@ -22,3 +23,15 @@ def processes(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
     yield members
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> TestCluster:
+    """Three hosts, which the test starts."""
+    return TestCluster(tmp_path)
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> TestCluster:
+    """A host that is a cluster alone, which the test starts."""
+    return TestCluster(tmp_path, 1)

@@ -127,7 +127,7 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, path: Path, count: int, **limits: Any) -> None:
+    def __init__(self, path: Path, count: int = 3, **limits: Any) -> None:
         self.path = path
         self.settings = FAST
         self.limits = Limits(**limits)
@@ -141,7 +141,10 @@ class TestCluster:
     async def start(self, *host_ids: int) -> None:
         await asyncio.gather(*(self.hosts[each].start() for each in host_ids or self.hosts))
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> TestCluster:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         for each in self.hosts.values():
             if each.host is not None:
                 await each.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
 from typing import Any
 
 import certificates
@@ -22,9 +21,8 @@ from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.kafka.listener import KafkaListener
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a test on a cluster whose members use TLS."""
+@pytest.fixture(autouse=True)
+def _members_use_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     both, trusted = certificates.together("member"), certificates.authority()
 
     class Host(hosts.QuorumHost):
@@ -33,19 +31,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             super().__init__(*arguments, **named)
 
     monkeypatch.setattr("quorum.hosts.QuorumHost", Host)
-
-    def started(test: Any, count: int = 3) -> None:
-        async def main() -> None:
-            cluster = TestCluster(tmp_path, count)
-            try:
-                async with asyncio.timeout(120):
-                    await test(cluster)
-            finally:
-                await cluster.close()
-
-        asyncio.run(main())
-
-    return started
 
 
 async def answers(cluster: TestCluster, context: ssl.SSLContext | None, *frames: Any) -> bytes:
@@ -59,59 +44,50 @@ async def answers(cluster: TestCluster, context: ssl.SSLContext | None, *frames:
         return b""
 
 
-def test_members_make_a_cluster_and_operators_with_a_certificate_see_it(run: Any) -> None:
-    async def test(cluster: TestCluster) -> None:
-        await cluster.start()
-        await cluster.propose(b"a")
-        await cluster.have([b"a"])
-        endpoint = cluster[1].host.me.endpoint
-        administrator = Administrator([endpoint], 30.0, certificates.client("operator"))
-        assert (await administrator.describe())[0] == cluster[1].host.meta.cluster_id
-        await administrator.close()
-        for tls in (None, certificates.client()):
-            stranger = Administrator([endpoint], 1.0, tls)
-            with pytest.raises(SystemFailure):
-                await stranger.describe()
-            await stranger.close()
-
-    run(test)
+async def test_members_make_a_cluster_and_operators_with_a_certificate_see_it(cluster: TestCluster) -> None:
+    await cluster.start()
+    await cluster.propose(b"a")
+    await cluster.have([b"a"])
+    endpoint = cluster[1].host.me.endpoint
+    administrator = Administrator([endpoint], 30.0, certificates.client("operator"))
+    assert (await administrator.describe())[0] == cluster[1].host.meta.cluster_id
+    await administrator.close()
+    for tls in (None, certificates.client()):
+        stranger = Administrator([endpoint], 1.0, tls)
+        with pytest.raises(SystemFailure):
+            await stranger.describe()
+        await stranger.close()
 
 
-def test_a_voter_is_who_its_certificate_names(run: Any, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(cluster: TestCluster) -> None:
-        await cluster.start(1)
-        host = cluster[1].host
-        await eventually(lambda: host.me.key in host.welcome().voters, "the voters")
-        certificate, key = certificates.pair("elsewhere", "DNS:*.example.org")
-        elsewhere = ssl.create_default_context(cafile=certificates.authority())
-        elsewhere.load_cert_chain(certificate, key)
-        as_voter, as_observer = (Hello(host.meta.cluster_id, key) for key in (host.me.key, ReplicaKey(9, "d")))
-        assert b"does not name 127.0.0.1" in await answers(cluster, elsewhere, as_voter)
-        async with asyncio.timeout(60):
-            assert b"does not name" not in await answers(cluster, elsewhere, as_observer)
-        assert b"does not name" not in await answers(cluster, certificates.client("operator").context, as_voter)
-
-    run(test, count=1)
+async def test_a_voter_is_who_its_certificate_names(lone: TestCluster, caplog: pytest.LogCaptureFixture) -> None:
+    await lone.start(1)
+    host = lone[1].host
+    await eventually(lambda: host.me.key in host.welcome().voters, "the voters")
+    certificate, key = certificates.pair("elsewhere", "DNS:*.example.org")
+    elsewhere = ssl.create_default_context(cafile=certificates.authority())
+    elsewhere.load_cert_chain(certificate, key)
+    as_voter, as_observer = (Hello(host.meta.cluster_id, key) for key in (host.me.key, ReplicaKey(9, "d")))
+    assert b"does not name 127.0.0.1" in await answers(lone, elsewhere, as_voter)
+    async with asyncio.timeout(60):
+        assert b"does not name" not in await answers(lone, elsewhere, as_observer)
+    assert b"does not name" not in await answers(lone, certificates.client("operator").context, as_voter)
 
 
-def test_kafkas_tools_speak_the_same_tls(run: Any) -> None:
-    async def test(cluster: TestCluster) -> None:
-        await cluster.start(1)
-        listener = KafkaListener(cluster[1].host)
-        _, port = await listener.listen(0)
-        # ApiVersions 0 of the client "x"
-        asked = bytes.fromhex("0000000b 0012 0000 00000007 0001 78".replace(" ", ""))
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.client("operator").context)
-        writer.write(asked)
-        assert (await reader.readexactly(8))[4:] == bytes([0, 0, 0, 7])
-        writer.close()
-        plain, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(asked)
-        assert not (await plain.read(1 << 10)).endswith(bytes([0, 0, 0, 7]))
-        writer.close()
-        await listener.close()
-
-    run(test, count=1)
+async def test_kafkas_tools_speak_the_same_tls(lone: TestCluster) -> None:
+    await lone.start(1)
+    listener = KafkaListener(lone[1].host)
+    _, port = await listener.listen(0)
+    # ApiVersions 0 of the client "x"
+    asked = bytes.fromhex("0000000b 0012 0000 00000007 0001 78".replace(" ", ""))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.client("operator").context)
+    writer.write(asked)
+    assert (await reader.readexactly(8))[4:] == bytes([0, 0, 0, 7])
+    writer.close()
+    plain, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(asked)
+    assert not (await plain.read(1 << 10)).endswith(bytes([0, 0, 0, 7]))
+    writer.close()
+    await listener.close()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,11 @@ from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.verdict import Verdict
 
+Traced = Callable[[Callable[[TestCluster], Awaitable[None]]], Awaitable[list[Event]]]
+
 
 @pytest.fixture
-def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Event]]:
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Traced:
     """Runs a coroutine on three hosts. Gives their events."""
     events: list[Event] = []
     starts: dict[str, int] = {}
@@ -38,16 +39,10 @@ def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., lis
         self.emit = emit
         return begin(self, *arguments)
 
-    def ran(test: Callable[[TestCluster], Coroutine[Any, Any, None]]) -> list[Event]:
-        async def whole() -> None:
-            cluster = TestCluster(tmp_path, 3)
-            try:
-                await cluster.start()
-                await test(cluster)
-            finally:
-                await cluster.close()
-
-        asyncio.run(whole())
+    async def ran(test: Callable[[TestCluster], Awaitable[None]]) -> list[Event]:
+        async with TestCluster(tmp_path) as cluster:
+            await cluster.start()
+            await test(cluster)
         return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
 
     monkeypatch.setattr(QuorumHost, "begin", begun)
@@ -63,26 +58,26 @@ async def _propose(cluster: TestCluster) -> None:
     await cluster.propose(b"record")
 
 
-def test_a_driver_that_stores_what_it_decides_before_it_answers_is_accepted(traced: Callable[..., list[Event]]) -> None:
-    verdict = validated(traced(_propose))
+async def test_a_driver_that_stores_what_it_decides_before_it_answers_is_accepted(traced: Traced) -> None:
+    verdict = validated(await traced(_propose))
     assert verdict.accepted, [(each.event, str(each.why)) for each in verdict.refusals]
 
 
-def test_a_driver_that_stores_its_election_state_later_than_it_answers_is_told(
-    traced: Callable[..., list[Event]], monkeypatch: pytest.MonkeyPatch
+async def test_a_driver_that_stores_its_election_state_later_than_it_answers_is_told(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = QuorumNode._store_election
     monkeypatch.setattr(
         QuorumNode, "_store_election", lambda self, effect: self._loop.call_later(0.02, original, self, effect) and None
     )
-    verdict = validated(traced(_propose))
+    verdict = validated(await traced(_propose))
     assert not verdict.accepted
     assert any(
         each.event.action == "speak" and "self.stores_before_speaking" in str(each.why) for each in verdict.refusals
     ), [(each.event, str(each.why)) for each in verdict.refusals]
 
 
-def test_a_voter_that_has_moved_is_accepted(traced: Callable[..., list[Event]]) -> None:
+async def test_a_voter_that_has_moved_is_accepted(traced: Traced) -> None:
     async def test(cluster: TestCluster) -> None:
         leader = await cluster.leader()
         moved = next(each for each in cluster.running if each is not leader)
@@ -96,7 +91,7 @@ def test_a_voter_that_has_moved_is_accepted(traced: Callable[..., list[Event]]) 
         await eventually(is_known, "the new endpoint")
         await cluster.propose(b"record")
 
-    events = traced(test)
+    events = await traced(test)
     verdict = validated(events)
     assert verdict.accepted, [(each.event, str(each.why)) for each in verdict.refusals]
     assert "accept_update_voter_request" in {event.action for event in events}
