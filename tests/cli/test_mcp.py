@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,42 +36,32 @@ CHECK: dict[str, Any] = {"tool": "check", "config": None, "constants": {}, "inva
 Call = Callable[..., Awaitable[tuple[bool, str]]]
 
 
-def with_client(root: Path, use: Callable[[Call], Awaitable[None]], *options: str) -> None:
-    """Start the server in ``root``, and use it: a call gives whether it is an error, and the text."""
+@asynccontextmanager
+async def serving(root: Path) -> AsyncIterator[Call]:
+    """A server in ``root``: a call gives whether it is an error, and the text."""
+    started = StdioServerParameters(
+        command=sys.executable, args=["-m", "fencepost", "mcp"], cwd=root, env=environment()
+    )
+    async with Client(stdio_client(started)) as client:
 
-    async def main() -> None:
-        started = StdioServerParameters(
-            command=sys.executable, args=["-m", "fencepost", "mcp", *options], cwd=root, env=environment()
-        )
-        async with Client(stdio_client(started)) as client:
+        async def call(tool: str, **arguments: Any) -> tuple[bool, str]:
+            found = await client.call_tool(tool, arguments)
+            (content,) = found.content
+            assert content.type == "text"
+            return bool(found.is_error), content.text
 
-            async def call(tool: str, **arguments: Any) -> tuple[bool, str]:
-                found = await client.call_tool(tool, arguments)
-                (content,) = found.content
-                assert content.type == "text"
-                return bool(found.is_error), content.text
-
-            assert [tool.name for tool in (await client.list_tools()).tools] == [
-                "check",
-                "witness",
-                "explain",
-                "validate",
-                "drive",
-            ]
-            await use(call)
-
-    with anyio.from_thread.start_blocking_portal() as portal:
-        portal.call(main)
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        assert tools == ["check", "witness", "explain", "validate", "drive"]
+        yield call
 
 
-def test_a_protocol_is_checked_explained_and_driven(tmp_path: Path) -> None:
+async def test_a_protocol_is_checked_explained_and_driven(tmp_path: Path) -> None:
     for name in ("locks.py", "lock_server.py", "drive_locks.py"):
         shutil.copy(EXAMPLES / name, tmp_path)
     (tmp_path / "counter.py").write_text("print('hello')\n" + COUNTER)
     shutil.copy(TESTS / "traces" / "counting.py", tmp_path)
     write_counters(tmp_path / "t.parquet", {"r": BAD})
-
-    async def use(call: Call) -> None:
+    async with serving(tmp_path) as call:
         wrong, text = await call("check", protocol="counter.py", constants={"limit": 7, "careful": False})
         assert not wrong and text.startswith("VIOLATED  never_five\nFive is right out.\n")
         assert "\n6 distinct states, depth 6, " in text and "Statistics" not in text
@@ -106,8 +97,6 @@ def test_a_protocol_is_checked_explained_and_driven(tmp_path: Path) -> None:
         assert wrong and "it has small, broken, wrong, surprising" in text
         assert (await call("check", protocol="none.py"))[0]
 
-    with_client(tmp_path, use)
-
 
 def test_why_an_action_cannot_be_taken(tmp_path: Path) -> None:
     asked: dict[str, Any] = {
@@ -126,7 +115,7 @@ def test_why_an_action_cannot_be_taken(tmp_path: Path) -> None:
     assert f"  releases(c=c1)  locks.py:{line}: {refusing}\n" in cannot
 
 
-def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
+async def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     touched = tmp_path / "touched"
@@ -136,8 +125,7 @@ def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
     (root / "log").symlink_to(tmp_path)  # a protocol has this name
     (root / "fine.py:..").mkdir()
     (root / "fine.py").write_text(COUNTER)
-
-    async def use(call: Call) -> None:
+    async with serving(root) as call:
         for name in ("../other.py", "../other.py:Counter", str(tmp_path / "other.py"), "link.py", "a/../../other.py"):
             for tool, arguments in (
                 ("check", {"protocol": name}),
@@ -161,8 +149,6 @@ def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
         wrong, text = await call("check", protocol=str(root / "fine.py"), constants={"limit": 2})
         assert not wrong and text.startswith("HOLDS")
         assert not (await call("explain", protocol="ledger-chaining"))[0]
-
-    with_client(root, use)
     assert not touched.exists()
 
 
@@ -225,17 +211,12 @@ def test_what_cannot_be_interrupted_is_ended(tmp_path: Path) -> None:
     assert children() <= before
 
 
-def test_a_call_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_call_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "hog.py").write_text(HOG.format(does="sum(range(10**13))"))
     before = children()
-
-    async def main() -> None:
-        with anyio.move_on_after(1) as given:
-            await work(CHECK | {"protocol": "hog.py"}, tmp_path, WHOLE)
-        assert given.cancelled_caught
-
-    anyio.run(main)
-    assert children() <= before
+    with anyio.move_on_after(1) as given:
+        await work(CHECK | {"protocol": "hog.py"}, tmp_path, WHOLE)
+    assert given.cancelled_caught and children() <= before
 
 
 def children() -> set[str]:

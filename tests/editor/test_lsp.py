@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,99 +109,93 @@ def all_match(parts: tuple[str, ...], messages: list[str]) -> bool:
     return all(any(part in message for message in messages) for part in parts)
 
 
-def session(folder: Path, test: Callable[[Editor], Awaitable[None]], **options: Any) -> None:
-    """A test with an editor, whose server must end as it is asked."""
+@asynccontextmanager
+async def session(folder: Path, **options: Any) -> AsyncIterator[Editor]:
+    """An editor, whose server must end as it is asked."""
+    client: Any = LanguageClient("an editor", "1")
+    editor = Editor(client, folder)
 
-    async def run() -> None:
-        client: Any = LanguageClient("an editor", "1")
-        editor = Editor(client, folder)
+    def publish(given: lsp.PublishDiagnosticsParams) -> None:
+        editor.diagnostics[given.uri] = given
+        editor.changed.set()
 
-        def publish(given: lsp.PublishDiagnosticsParams) -> None:
-            editor.diagnostics[given.uri] = given
-            editor.changed.set()
+    def show(given: lsp.ShowDocumentParams) -> lsp.ShowDocumentResult:
+        editor.shown.append(given)
+        return lsp.ShowDocumentResult(True)
 
-        def show(given: lsp.ShowDocumentParams) -> lsp.ShowDocumentResult:
-            editor.shown.append(given)
-            return lsp.ShowDocumentResult(True)
+    def refresh(_: None) -> None: ...
 
-        def refresh(_: None) -> None: ...
-
-        client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(publish)
-        client.feature(lsp.WINDOW_SHOW_DOCUMENT)(show)
-        client.feature(lsp.WORKSPACE_CODE_LENS_REFRESH)(refresh)
-        await client.start_io(*COMMAND, "lsp", "--stdio", env=environment())
-        try:
-            can = lsp.ClientCapabilities(
-                window=lsp.WindowClientCapabilities(show_document=lsp.ShowDocumentClientCapabilities(True)),
-                workspace=lsp.WorkspaceClientCapabilities(code_lens=lsp.CodeLensWorkspaceClientCapabilities(True)),
-            )
-            await client.initialize_async(lsp.InitializeParams(can, initialization_options=options))
-            client.initialized(lsp.InitializedParams())
-            await test(editor)
-            await client.shutdown_async(None)
-            client.exit(None)
-            process: Any = client._server
-            assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
-        finally:
-            if client._server is not None and client._server.returncode is None:
-                client._server.kill()
-            await client.stop()
-
-    asyncio.run(run())
+    client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(publish)
+    client.feature(lsp.WINDOW_SHOW_DOCUMENT)(show)
+    client.feature(lsp.WORKSPACE_CODE_LENS_REFRESH)(refresh)
+    await client.start_io(*COMMAND, "lsp", "--stdio", env=environment())
+    try:
+        can = lsp.ClientCapabilities(
+            window=lsp.WindowClientCapabilities(show_document=lsp.ShowDocumentClientCapabilities(True)),
+            workspace=lsp.WorkspaceClientCapabilities(code_lens=lsp.CodeLensWorkspaceClientCapabilities(True)),
+        )
+        await client.initialize_async(lsp.InitializeParams(can, initialization_options=options))
+        client.initialized(lsp.InitializedParams())
+        yield editor
+        await client.shutdown_async(None)
+        client.exit(None)
+        process: Any = client._server
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    finally:
+        if client._server is not None and client._server.returncode is None:
+            client._server.kill()
+        await client.stop()
 
 
-def test_a_bug_that_is_planted_is_found_at_its_line_and_goes_with_it(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", COUNTER)
-        await editor.has("counter.py", "jump is not enabled")
-        editor.save("counter.py", BROKEN)
-        violated = "within is violated after 2 steps"
-        found = await editor.has("counter.py", f"small: {violated}", f"as declared: {violated}", f"large: {violated}")
-        for one in found:
-            line = BROKEN.splitlines()[one.range.start.line]
-            assert line[one.range.start.character : one.range.end.character] == "within"
-            assert one.severity is lsp.DiagnosticSeverity.Error and one.source == "fencepost"
-            steps = [(each.message, each.location.range.start.line + 1) for each in one.related_information or ()]
-            tick = line_of(BROKEN, "def tick")
-            assert steps == [("step 1: tick", tick), ("step 2: tick", tick)]
-        editor.save("counter.py", COUNTER)
-        await editor.has("counter.py", "jump is not enabled")
-
-    session(tmp_path, test)
+@pytest.fixture
+def editor(tmp_path: Path) -> AbstractAsyncContextManager[Editor]:
+    return session(tmp_path)
 
 
-def test_errors_are_diagnostics_and_never_end_the_server(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", COUNTER.replace("def tick(self)", "def tick(self"))
-        (found,) = await editor.has("counter.py", "invalid syntax")
-        assert found.range.start.line + 1 == line_of(COUNTER, "def tick")
-        for text, message in (
-            (f"import nothing_of_this_name\n{COUNTER}", "it imports nothing_of_this_name"),
-            (COUNTER.replace("self.count += 1", "import os; os._exit(3)"), "was ended by the author's Python"),
-            (COUNTER.replace("self.count += 1", "import os; os.kill(os.getpid(), 9)"), "was killed by SIGKILL"),
-            (f"import sys\nsys.exit(5)\n{COUNTER}", "it exits Python"),
-            (COUNTER.replace("self.count += 1", "1 // 0"), "ZeroDivisionError"),
-        ):
-            editor.save("counter.py", text)
-            await editor.found("counter.py", lambda all, part=message: part in "".join(o.message for o in all))  # type: ignore[misc]
-        editor.save("counter.py", COUNTER)
-        await editor.has("counter.py", "jump is not enabled")
-
-    session(tmp_path, test)
+async def test_a_bug_that_is_planted_is_found_at_its_line_and_goes_with_it(editor: Editor) -> None:
+    editor.open("counter.py", COUNTER)
+    await editor.has("counter.py", "jump is not enabled")
+    editor.save("counter.py", BROKEN)
+    violated = "within is violated after 2 steps"
+    found = await editor.has("counter.py", f"small: {violated}", f"as declared: {violated}", f"large: {violated}")
+    for one in found:
+        line = BROKEN.splitlines()[one.range.start.line]
+        assert line[one.range.start.character : one.range.end.character] == "within"
+        assert one.severity is lsp.DiagnosticSeverity.Error and one.source == "fencepost"
+        steps = [(each.message, each.location.range.start.line + 1) for each in one.related_information or ()]
+        tick = line_of(BROKEN, "def tick")
+        assert steps == [("step 1: tick", tick), ("step 2: tick", tick)]
+    editor.save("counter.py", COUNTER)
+    await editor.has("counter.py", "jump is not enabled")
 
 
-def test_a_limit_is_said_in_the_message(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
+async def test_errors_are_diagnostics_and_never_end_the_server(editor: Editor) -> None:
+    editor.open("counter.py", COUNTER.replace("def tick(self)", "def tick(self"))
+    (found,) = await editor.has("counter.py", "invalid syntax")
+    assert found.range.start.line + 1 == line_of(COUNTER, "def tick")
+    for text, message in (
+        (f"import nothing_of_this_name\n{COUNTER}", "it imports nothing_of_this_name"),
+        (COUNTER.replace("self.count += 1", "import os; os._exit(3)"), "was ended by the author's Python"),
+        (COUNTER.replace("self.count += 1", "import os; os.kill(os.getpid(), 9)"), "was killed by SIGKILL"),
+        (f"import sys\nsys.exit(5)\n{COUNTER}", "it exits Python"),
+        (COUNTER.replace("self.count += 1", "1 // 0"), "ZeroDivisionError"),
+    ):
+        editor.save("counter.py", text)
+        await editor.found("counter.py", lambda all, part=message: part in "".join(o.message for o in all))  # type: ignore[misc]
+    editor.save("counter.py", COUNTER)
+    await editor.has("counter.py", "jump is not enabled")
+
+
+async def test_a_limit_is_said_in_the_message(tmp_path: Path) -> None:
+    async with session(tmp_path, seconds=0.5) as editor:
         editor.open("counter.py", ENDLESS)
         (found,) = await editor.has("counter.py", "within 0.5 s")
         assert re.fullmatch(r"small: no violation in [\d,]+ states within 0\.5 s", found.message)
         assert found.severity is lsp.DiagnosticSeverity.Information
 
-    session(tmp_path, test, seconds=0.5)
 
-
-def test_an_edit_ends_the_check_of_the_text_before_it(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
+async def test_an_edit_ends_the_check_of_the_text_before_it(tmp_path: Path) -> None:
+    async with session(tmp_path, seconds=3600) as editor:
         editor.open("counter.py", ENDLESS)  # whose check would take an hour
         await editor.lenses("counter.py", "Checking small")
         await asyncio.sleep(1.2)  # longer than until the first report of progress
@@ -208,125 +203,95 @@ def test_an_edit_ends_the_check_of_the_text_before_it(tmp_path: Path) -> None:
         editor.save("counter.py", COUNTER)
         await editor.has("counter.py", "jump is not enabled")
 
-    session(tmp_path, test, seconds=3600)
 
-
-def test_text_that_is_not_saved_is_checked_if_the_author_asks_for_it(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
+async def test_text_that_is_not_saved_is_checked_if_the_author_asks_for_it(tmp_path: Path) -> None:
+    async with session(tmp_path, checkOn="change") as editor:
         editor.open("counter.py", COUNTER)
         await editor.has("counter.py", "jump is not enabled")
         editor.edit("counter.py", BROKEN)
         await editor.found("counter.py", lambda all: "within is violated" in "".join(one.message for one in all))
 
-    session(tmp_path, test, checkOn="change")
 
-
-def test_python_that_is_not_saved_is_not_run(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        mark = tmp_path / "mark"
-        editor.open("counter.py", COUNTER)
-        await editor.has("counter.py", "jump is not enabled")
-        editor.edit("counter.py", f"open({str(mark)!r}, 'w')\n{COUNTER}")
-        editor.open("other.py", BROKEN)
-        await editor.found("other.py", lambda all: bool(all))
-        assert not mark.exists()
-        await editor.does(CHECK, editor.uri("counter.py"))
-        await editor.has("counter.py", "jump is not enabled")
-        assert mark.exists()
-
-    session(tmp_path, test)
+async def test_python_that_is_not_saved_is_not_run(editor: Editor, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    editor.open("counter.py", COUNTER)
+    await editor.has("counter.py", "jump is not enabled")
+    editor.edit("counter.py", f"open({str(mark)!r}, 'w')\n{COUNTER}")
+    editor.open("other.py", BROKEN)
+    await editor.found("other.py", lambda all: bool(all))
+    assert not mark.exists()
+    await editor.does(CHECK, editor.uri("counter.py"))
+    await editor.has("counter.py", "jump is not enabled")
+    assert mark.exists()
 
 
 @pytest.mark.parametrize("text", ["# import fencepost\n\n@action\ndef f(): ...\n", "import fencepost\n# @action\n"])
-def test_a_file_that_declares_no_protocol_is_never_run(tmp_path: Path, text: str) -> None:
-    async def test(editor: Editor) -> None:
-        mark = tmp_path / "mark"
-        editor.open("plain.py", f"{text}open({str(mark)!r}, 'w')\n")
-        await editor.does(CHECK, editor.uri("plain.py"))
-        editor.open("counter.py", COUNTER)
-        await editor.has("counter.py", "jump is not enabled")
-        assert not mark.exists()
-        assert editor.uri("plain.py") not in editor.diagnostics
-
-    session(tmp_path, test)
+async def test_a_file_that_declares_no_protocol_is_never_run(editor: Editor, tmp_path: Path, text: str) -> None:
+    mark = tmp_path / "mark"
+    editor.open("plain.py", f"{text}open({str(mark)!r}, 'w')\n")
+    await editor.does(CHECK, editor.uri("plain.py"))
+    editor.open("counter.py", COUNTER)
+    await editor.has("counter.py", "jump is not enabled")
+    assert not mark.exists()
+    assert editor.uri("plain.py") not in editor.diagnostics
 
 
-def test_hover_shows_values_and_where_actions_are_enabled(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", COUNTER)
-        shown = await editor.hover("counter.py", COUNTER, "def tick", "tick")
-        assert "**tick** is enabled in 2 of 3 states" in shown and "*small, in all 3 states*" in shown
-        shown = await editor.hover("counter.py", COUNTER, "return self.count", "count <=")
-        assert "- `0`: 1 state\n- `1`: 1 state\n- `2`: 1 state" in shown
-
-    session(tmp_path, test)
+async def test_hover_shows_values_and_where_actions_are_enabled(editor: Editor) -> None:
+    editor.open("counter.py", COUNTER)
+    shown = await editor.hover("counter.py", COUNTER, "def tick", "tick")
+    assert "**tick** is enabled in 2 of 3 states" in shown and "*small, in all 3 states*" in shown
+    shown = await editor.hover("counter.py", COUNTER, "return self.count", "count <=")
+    assert "- `0`: 1 state\n- `1`: 1 state\n- `2`: 1 state" in shown
 
 
-def test_hover_after_lines_were_added(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", COUNTER)
-        await editor.hover("counter.py", COUNTER, "def tick", "tick")
-        longer = f"# one more line\n\n{COUNTER}"
-        editor.edit("counter.py", longer)  # and not saved
-        assert "**tick** is enabled in 2 of 3" in await editor.hover("counter.py", longer, "def tick", "tick")
-        titles = await editor.lenses("counter.py", "enabled in 2")
-        assert titles["enabled in 2 of 3 states"].range.start.line + 1 == line_of(longer, "def tick")
-
-    session(tmp_path, test)
+async def test_hover_after_lines_were_added(editor: Editor) -> None:
+    editor.open("counter.py", COUNTER)
+    await editor.hover("counter.py", COUNTER, "def tick", "tick")
+    longer = f"# one more line\n\n{COUNTER}"
+    editor.edit("counter.py", longer)  # and not saved
+    assert "**tick** is enabled in 2 of 3" in await editor.hover("counter.py", longer, "def tick", "tick")
+    titles = await editor.lenses("counter.py", "enabled in 2")
+    assert titles["enabled in 2 of 3 states"].range.start.line + 1 == line_of(longer, "def tick")
 
 
-def test_an_expression_that_takes_too_long_does_not_block(tmp_path: Path) -> None:
+async def test_an_expression_that_takes_too_long_does_not_block(editor: Editor) -> None:
     slow = COUNTER.replace("return self.count <= self.limit", "return self.count < 10 or self.slow()")
     slow += "\n    def slow(self) -> bool:\n        while True:\n            pass\n"
-
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", slow)
-        await editor.has("counter.py", "jump is not enabled")
-        said = await editor.hover("counter.py", slow, "self.count < 10", "slow()")
-        assert said == "it was not evaluated within 3 s, and is not until the next check"
-        await editor.does(CHECK, editor.uri("counter.py"))
-        assert "**tick**" in await editor.hover("counter.py", slow, "def tick", "tick")
-
-    session(tmp_path, test)
+    editor.open("counter.py", slow)
+    await editor.has("counter.py", "jump is not enabled")
+    said = await editor.hover("counter.py", slow, "self.count < 10", "slow()")
+    assert said == "it was not evaluated within 3 s, and is not until the next check"
+    await editor.does(CHECK, editor.uri("counter.py"))
+    assert "**tick**" in await editor.hover("counter.py", slow, "def tick", "tick")
 
 
-def test_columns_are_in_the_units_of_the_editor(tmp_path: Path) -> None:
+async def test_columns_are_in_the_units_of_the_editor(editor: Editor) -> None:
     text = COUNTER.replace("self.count += 1", 'self.count += len("🚧🚧") // self.count')
-
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", text)
-        (found, *_) = await editor.found("counter.py", lambda all: len(all) == 3)
-        line = text.splitlines()[found.range.start.line].encode("utf-16-le")
-        marked = line[2 * found.range.start.character : 2 * found.range.end.character].decode("utf-16-le")
-        assert marked == 'len("🚧🚧") // self.count'
-
-    session(tmp_path, test)
+    editor.open("counter.py", text)
+    (found, *_) = await editor.found("counter.py", lambda all: len(all) == 3)
+    line = text.splitlines()[found.range.start.line].encode("utf-16-le")
+    marked = line[2 * found.range.start.character : 2 * found.range.end.character].decode("utf-16-le")
+    assert marked == 'len("🚧🚧") // self.count'
 
 
-def test_code_lenses_check_explore_and_show_behaviours(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", BROKEN)
-        titles = await editor.lenses("counter.py", "enabled in 2")
-        own = line_of(BROKEN, "class Counter")
-        assert {"Check", "Explore", "as declared: violates within, 3 states"} <= {
-            title for title, each in titles.items() if each.range.start.line + 1 in (own, line_of(BROKEN, '"large"'))
-        }
-        lens = titles["violated in small: show the behaviour"]
-        assert lens.range.start.line + 1 == line_of(BROKEN, "def within")
-        assert lens.command is not None and lens.command.command == STORY
-        told = await editor.does(lens.command.command, *(lens.command.arguments or ()))
-        assert told.startswith("VIOLATED  within") and "tick" in told
-        (shown,) = editor.shown
-        assert Path(re.sub("^file://", "", shown.uri)).read_text() == told and not shown.external
-
-    session(tmp_path, test)
+async def test_code_lenses_check_explore_and_show_behaviours(editor: Editor) -> None:
+    editor.open("counter.py", BROKEN)
+    titles = await editor.lenses("counter.py", "enabled in 2")
+    own = line_of(BROKEN, "class Counter")
+    assert {"Check", "Explore", "as declared: violates within, 3 states"} <= {
+        title for title, each in titles.items() if each.range.start.line + 1 in (own, line_of(BROKEN, '"large"'))
+    }
+    lens = titles["violated in small: show the behaviour"]
+    assert lens.range.start.line + 1 == line_of(BROKEN, "def within")
+    assert lens.command is not None and lens.command.command == STORY
+    told = await editor.does(lens.command.command, *(lens.command.arguments or ()))
+    assert told.startswith("VIOLATED  within") and "tick" in told
+    (shown,) = editor.shown
+    assert Path(re.sub("^file://", "", shown.uri)).read_text() == told and not shown.external
 
 
-def test_the_explorer_opens_and_ends_with_the_server(tmp_path: Path) -> None:
-    address = ""
-
-    async def test(editor: Editor) -> None:
-        nonlocal address
+async def test_the_explorer_opens_and_ends_with_the_server(tmp_path: Path) -> None:
+    async with session(tmp_path) as editor:
         editor.open("counter.py", COUNTER)
         await editor.lenses("counter.py", "large: holds")
         address = await editor.does(EXPLORE, editor.uri("counter.py"), "large")
@@ -335,80 +300,60 @@ def test_the_explorer_opens_and_ends_with_the_server(tmp_path: Path) -> None:
         assert await editor.does(EXPLORE, editor.uri("counter.py"), "large") == address
         page = await asyncio.to_thread(lambda: urllib.request.urlopen(address).read())
         assert b"ounter" in page
-
-    session(tmp_path, test)
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(address)
 
 
-def test_a_specification_is_checked_as_it_is_typed(tmp_path: Path) -> None:
+async def test_a_specification_is_checked_as_it_is_typed(editor: Editor, tmp_path: Path) -> None:
     (tmp_path / "Counter.cfg").write_text(CONFIGURATION)
-
-    async def test(editor: Editor) -> None:
-        editor.open("Counter.tla", SPECIFICATION)
-        assert "Counter.cfg: holds, 4 states" in await editor.lenses("Counter.tla", "Counter.cfg: holds")
-        broken = SPECIFICATION.replace("count <= Limit", "count < Limit")
-        editor.edit("Counter.tla", broken)
-        (found,) = await editor.has("Counter.tla", "Counter.cfg: Within is violated after 3 steps")
-        assert found.range.start == lsp.Position(line_of(broken, "Within ==") - 1, 0)
-        assert "**Tick** is enabled in 3 of 4" in await editor.hover("Counter.tla", broken, "Tick ==", "Tick")
-        editor.edit("Counter.tla", SPECIFICATION.replace("count + 1", "count + )"))
-        (found,) = await editor.found("Counter.tla", lambda all: len(all) == 1 and "violated" not in all[0].message)
-        assert found.range.start.line + 1 == line_of(SPECIFICATION, "count + 1")
-
-    session(tmp_path, test)
+    editor.open("Counter.tla", SPECIFICATION)
+    assert "Counter.cfg: holds, 4 states" in await editor.lenses("Counter.tla", "Counter.cfg: holds")
+    broken = SPECIFICATION.replace("count <= Limit", "count < Limit")
+    editor.edit("Counter.tla", broken)
+    (found,) = await editor.has("Counter.tla", "Counter.cfg: Within is violated after 3 steps")
+    assert found.range.start == lsp.Position(line_of(broken, "Within ==") - 1, 0)
+    assert "**Tick** is enabled in 3 of 4" in await editor.hover("Counter.tla", broken, "Tick ==", "Tick")
+    editor.edit("Counter.tla", SPECIFICATION.replace("count + 1", "count + )"))
+    (found,) = await editor.found("Counter.tla", lambda all: len(all) == 1 and "violated" not in all[0].message)
+    assert found.range.start.line + 1 == line_of(SPECIFICATION, "count + 1")
 
 
-def test_a_configuration_that_is_saved_is_taken(tmp_path: Path) -> None:
+async def test_a_configuration_that_is_saved_is_taken(editor: Editor, tmp_path: Path) -> None:
     (tmp_path / "Counter.cfg").write_text(CONFIGURATION)
-
-    async def test(editor: Editor) -> None:
-        editor.open("Counter.tla", SPECIFICATION)
-        await editor.lenses("Counter.tla", "Counter.cfg: holds, 4 states")
-        (tmp_path / "Counter.cfg").write_text(CONFIGURATION.replace("Limit = 3", "Limit = 7"))
-        change = lsp.FileEvent(editor.uri("Counter.cfg"), lsp.FileChangeType.Changed)
-        editor.client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([change]))
-        await editor.lenses("Counter.tla", "Counter.cfg: holds, 8 states")
-
-    session(tmp_path, test)
+    editor.open("Counter.tla", SPECIFICATION)
+    await editor.lenses("Counter.tla", "Counter.cfg: holds, 4 states")
+    (tmp_path / "Counter.cfg").write_text(CONFIGURATION.replace("Limit = 3", "Limit = 7"))
+    change = lsp.FileEvent(editor.uri("Counter.cfg"), lsp.FileChangeType.Changed)
+    editor.client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([change]))
+    await editor.lenses("Counter.tla", "Counter.cfg: holds, 8 states")
 
 
-def test_a_file_of_several_protocols_has_lenses_at_each(tmp_path: Path) -> None:
+async def test_a_file_of_several_protocols_has_lenses_at_each(editor: Editor) -> None:
     text = COUNTER + COUNTER.partition("\n\n")[2].replace("class Counter", "class Other")
-
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", text)
-        titles = await editor.lenses("counter.py", "Other, large: holds")
-        assert "Counter, small: holds, 3 states" in titles
-
-    session(tmp_path, test)
+    editor.open("counter.py", text)
+    titles = await editor.lenses("counter.py", "Other, large: holds")
+    assert "Counter, small: holds, 3 states" in titles
 
 
-def test_a_closed_file_has_no_diagnostics(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        editor.open("counter.py", BROKEN)
-        await editor.found("counter.py", lambda all: len(all) > 0)
-        editor.client.text_document_did_close(lsp.DidCloseTextDocumentParams(editor.document("counter.py")))
-        while editor.diagnostics[editor.uri("counter.py")].diagnostics:
-            editor.changed.clear()
-            await asyncio.wait_for(editor.changed.wait(), PATIENCE)
-        lenses = lsp.CodeLensParams(editor.document("counter.py"))
-        assert not await editor.client.text_document_code_lens_async(lenses)
-
-    session(tmp_path, test)
+async def test_a_closed_file_has_no_diagnostics(editor: Editor) -> None:
+    editor.open("counter.py", BROKEN)
+    await editor.found("counter.py", lambda all: len(all) > 0)
+    editor.client.text_document_did_close(lsp.DidCloseTextDocumentParams(editor.document("counter.py")))
+    while editor.diagnostics[editor.uri("counter.py")].diagnostics:
+        editor.changed.clear()
+        await asyncio.wait_for(editor.changed.wait(), PATIENCE)
+    lenses = lsp.CodeLensParams(editor.document("counter.py"))
+    assert not await editor.client.text_document_code_lens_async(lenses)
 
 
-def test_many_open_files_are_checked_in_turn(tmp_path: Path) -> None:
-    async def test(editor: Editor) -> None:
-        names = [f"counter_{n}.py" for n in range(7)]
-        for name in names:
-            editor.open(name, COUNTER)
-        for name in names:
-            await editor.has(name, "jump is not enabled")
-        shown = await editor.hover(names[-1], COUNTER, "def tick", "tick")
-        assert "**tick**" in shown
-
-    session(tmp_path, test)
+async def test_many_open_files_are_checked_in_turn(editor: Editor) -> None:
+    names = [f"counter_{n}.py" for n in range(7)]
+    for name in names:
+        editor.open(name, COUNTER)
+    for name in names:
+        await editor.has(name, "jump is not enabled")
+    shown = await editor.hover(names[-1], COUNTER, "def tick", "tick")
+    assert "**tick**" in shown
 
 
 def test_a_terminal_is_no_editor() -> None:
