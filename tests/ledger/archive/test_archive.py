@@ -635,7 +635,7 @@ def test_another_password_at_the_bookies_ends_the_import(folder: Storage, monkey
         imported(new, folder, 1)
 
 
-def test_memory_is_bounded_while_one_entry_is_late(folder: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_is_bounded_while_one_entry_is_late(folder: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers wait when much waits for an earlier entry."""
     monkeypatch.setattr(exporting, "_AHEAD", 3_000)
     store = Store("one")
@@ -651,18 +651,14 @@ def test_memory_is_bounded_while_one_entry_is_late(folder: Storage, monkeypatch:
         return await ask(self, bookie, request)
 
     monkeypatch.setattr(Store, "ask", slow)
-
-    async def test() -> None:
-        running = asyncio.ensure_future(export(store, [1], folder))  # type: ignore[arg-type]
-        before = -1
-        while before != len(seen) or not seen:
-            before = len(seen)
-            for _ in range(2_000):
-                await asyncio.sleep(0)
-            await asyncio.sleep(0.05)
-        assert 5 not in seen and len(seen) < 200
-        late.set()
-        await running
-
-    asyncio.run(test())
+    running = asyncio.ensure_future(export(store, [1], folder))  # type: ignore[arg-type]
+    before = -1
+    while before != len(seen) or not seen:
+        before = len(seen)
+        for _ in range(2_000):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+    assert 5 not in seen and len(seen) < 200
+    late.set()
+    await running
     assert len(seen) == 1_000

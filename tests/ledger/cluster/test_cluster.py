@@ -219,19 +219,16 @@ def test_the_second_interrupt_kills(up: Callable[..., Up]) -> None:
     assert code == 0 and "down: ended by SIGKILL" in out
 
 
-def test_a_part_that_does_not_end_is_killed(tmp_path: Path) -> None:
+async def test_a_part_that_does_not_end_is_killed(tmp_path: Path) -> None:
     reasons = []
-
-    async def live() -> None:
-        command = [sys.executable, str(STAND_IN), "bookie", str(tmp_path / "bookie-1"), "--port", "0"]
-        part = Part("1", 0, command, tmp_path / "logs" / "bookie-1.log", lambda part: reasons.append(part.reason))
-        await part.start()
-        await part.serving()
-        await part.stop(patience=0.05)
 
     (tmp_path / "bookie-1").mkdir()
     (tmp_path / "bookie-1" / "deaf").touch()
-    asyncio.run(live())
+    command = [sys.executable, str(STAND_IN), "bookie", str(tmp_path / "bookie-1"), "--port", "0"]
+    part = Part("1", 0, command, tmp_path / "logs" / "bookie-1.log", lambda part: reasons.append(part.reason))
+    await part.start()
+    await part.serving()
+    await part.stop(patience=0.05)
     assert reasons[-1] == "killed, since it did not end within 0 s"
 
 

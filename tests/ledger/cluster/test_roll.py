@@ -37,18 +37,10 @@ def left(directory: Path) -> list[str]:
 
 
 def test_every_bookie_is_restarted_and_nothing_is_lost(running: Path) -> None:
-    async def write() -> int:
-        async with await fencepost.connect(control.ask(running, control.STATUS)["metadata"]) as store:
-            async with store.create_ledger(ack_quorum=2) as ledger:
-                await ledger.append_many([b"x"] * 10)
-            return int(ledger.id)
-
-    async def read(ledger: int) -> list[bytes]:
-        async with await fencepost.connect(control.ask(running, control.STATUS)["metadata"]) as store:
-            async with store.open_ledger(ledger) as reader:
-                return [entry.data async for entry in reader.read()]
-
-    ledger, before = asyncio.run(write()), pids(running)
+    uri = control.ask(running, control.STATUS)["metadata"]
+    with fencepost.connect(uri) as store, store.create_ledger(ack_quorum=2) as ledger:
+        ledger.append_many([b"x"] * 10)
+    before = pids(running)
     code, out, err = cluster("roll", str(running))
     assert code == 0, err
     assert not {*before} & {*pids(running)} and out.count("serves") == 4
@@ -57,38 +49,36 @@ def test_every_bookie_is_restarted_and_nothing_is_lost(running: Path) -> None:
         (f"bookie {name}", does) for name in NAMES for does in ("stops", "serves again")
     ]
     assert steps[-1][2] == "serves again, 3 of 3" and left(running) == []
-    assert asyncio.run(read(ledger)) == [b"x"] * 10
+    with fencepost.connect(uri) as store, store.open_ledger(ledger.id) as reader:
+        assert [entry.data for entry in reader.read()] == [b"x"] * 10
 
 
-def test_it_stops_where_a_bookie_is_needed_and_continues_there(running: Path) -> None:
-    async def test() -> None:
-        async with await fencepost.connect(control.ask(running, control.STATUS)["metadata"]) as store:
-            ledger = await store.create_ledger(ack_quorum=3)
-            await ledger.append(b"x")
-            before = pids(running)
-            code, _, err = await asyncio.to_thread(cluster, "roll", str(running), "--timeout", "10ms")
-            *_, last = err.splitlines()
-            assert code == SYSTEM_FAILED and last == (
-                f"fencepost: after 0.01 s, bookie {part(running, '1')['address']} must not stop: 1 of 2 ledgers that"
-                f" name it need it (ledger {ledger.id}, open fragment from entry 0: no ack quorum would serve, and too"
-                " few others are writable; all others of its ensemble serve): no more bookies are restarted; fencepost"
-                f" cluster roll {running} continues"
-            )
-            assert pids(running) == before and left(running) == [*NAMES]
-            await ledger.close()
-        # As if it had been interrupted with bookie 3 down, and bookie 1 done.
-        (running / "roll.json").write_text('["2", "3"]')
-        assert cluster("stop", str(running), "3")[0] == 0
-        code, out, err = await asyncio.to_thread(cluster, "roll", str(running), "--json", "--timeout", "60")
-        assert code == 0, err
-        assert "continues an earlier roll: 2 of 3 bookies are left\n" in err
-        assert [each["state"] for each in json.loads(out)["parts"]] == ["serves"] * 4
-        after = pids(running)
-        assert after[0] == before[0] and {*after[1:]}.isdisjoint(before) and left(running) == []
-        serves = [line.split("  ")[0] for line in err.splitlines() if "serves again" in line]
-        assert serves == ["bookie 3", "bookie 2"]  # the one that is down comes first
-
-    asyncio.run(test())
+async def test_it_stops_where_a_bookie_is_needed_and_continues_there(running: Path) -> None:
+    async with await fencepost.connect(control.ask(running, control.STATUS)["metadata"]) as store:
+        ledger = await store.create_ledger(ack_quorum=3)
+        await ledger.append(b"x")
+        before = pids(running)
+        code, _, err = await asyncio.to_thread(cluster, "roll", str(running), "--timeout", "10ms")
+        *_, last = err.splitlines()
+        assert code == SYSTEM_FAILED and last == (
+            f"fencepost: after 0.01 s, bookie {part(running, '1')['address']} must not stop: 1 of 2 ledgers that"
+            f" name it need it (ledger {ledger.id}, open fragment from entry 0: no ack quorum would serve, and too"
+            " few others are writable; all others of its ensemble serve): no more bookies are restarted; fencepost"
+            f" cluster roll {running} continues"
+        )
+        assert pids(running) == before and left(running) == [*NAMES]
+        await ledger.close()
+    # As if it had been interrupted with bookie 3 down, and bookie 1 done.
+    (running / "roll.json").write_text('["2", "3"]')
+    assert cluster("stop", str(running), "3")[0] == 0
+    code, out, err = await asyncio.to_thread(cluster, "roll", str(running), "--json", "--timeout", "60")
+    assert code == 0, err
+    assert "continues an earlier roll: 2 of 3 bookies are left\n" in err
+    assert [each["state"] for each in json.loads(out)["parts"]] == ["serves"] * 4
+    after = pids(running)
+    assert after[0] == before[0] and {*after[1:]}.isdisjoint(before) and left(running) == []
+    serves = [line.split("  ")[0] for line in err.splitlines() if "serves again" in line]
+    assert serves == ["bookie 3", "bookie 2"]  # the one that is down comes first
 
 
 def test_only_one_rolls_a_cluster(running: Path) -> None:

@@ -136,20 +136,17 @@ class Ledger:
 
 
 @pytest.mark.parametrize("in_flight", [1, 100])
-def test_loads_count_what_they_do(in_flight: int) -> None:
-    async def test() -> None:
-        ledger: Any = Ledger(in_flight)
-        done = await load.writes(ledger, 10, in_flight, 0.1)
-        assert done["entries"] == ledger.entries > 0 and ledger.most <= in_flight
-        assert done["seconds"] >= 0.1 and 0 < done["p50"] <= done["p99"] and done["samples"] > 0
-        assert in_flight > 1 or done["samples"] == done["entries"]
-        ledger = Ledger(1000)
-        done = await load.reads(ledger, in_flight, 0.1)
-        assert done["entries"] == ledger.entries > 0 and ledger.most == in_flight
-        done = await load.scans(ledger, in_flight, 0.05)
-        assert done["bytes"] == 5 * done["entries"] > 0 and done["entries"] % 2 == 0
-
-    asyncio.run(test())
+async def test_loads_count_what_they_do(in_flight: int) -> None:
+    ledger: Any = Ledger(in_flight)
+    done = await load.writes(ledger, 10, in_flight, 0.1)
+    assert done["entries"] == ledger.entries > 0 and ledger.most <= in_flight
+    assert done["seconds"] >= 0.1 and 0 < done["p50"] <= done["p99"] and done["samples"] > 0
+    assert in_flight > 1 or done["samples"] == done["entries"]
+    ledger = Ledger(1000)
+    done = await load.reads(ledger, in_flight, 0.1)
+    assert done["entries"] == ledger.entries > 0 and ledger.most == in_flight
+    done = await load.scans(ledger, in_flight, 0.05)
+    assert done["bytes"] == 5 * done["entries"] > 0 and done["entries"] % 2 == 0
 
 
 # -- stages -----------------------------------------------------------------------------------------------------------
