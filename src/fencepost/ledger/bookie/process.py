@@ -46,7 +46,9 @@ from fencepost.traces import TraceWriter
 T = TypeVar("T")
 
 SPARE_FILES = 256
-"""Open files that a bookie needs besides its connections."""
+"""Open files that a bookie needs besides its connections: for entry logs (``OPEN_LOGS``), the journal, HTTP, sessions
+with the metadata service, and connections to bookies that it repairs from.
+"""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Options of the C library's ``mallopt``: free bytes that it keeps, and the size from which memory is mapped alone."""

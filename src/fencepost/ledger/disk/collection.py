@@ -82,20 +82,20 @@ class Collection:
 
     def _candidates(self, threshold: float) -> list[int]:
         logs = self._logs
-        shares = {log: logs.index.live[log] / logs.sizes[log] for log in list(logs.logs) if log != logs.current}
+        shares = {log: logs.index.live[log] / logs.sizes[log] for log in list(logs.sizes) if log != logs.current}
         return sorted((log for log in shares if shares[log] <= threshold), key=lambda log: (shares[log], log))
 
     def _compact(
         self, log: int, writing: Turn, rate: int, ended: Callable[[], bool], collected: Collected
     ) -> Work[None]:
         """Copy the live entries of an entry log, then remove it."""
-        found = scan(self._logs.logs[log], log)
+        found = scan(self._logs.files.open(name_of(log)), log)
         if not found.complete:
             collected.damaged.append(log)
             return
         runs = deque(span for section in found.sections for span in section.runs.spans)
         size = self._logs.sizes[log]
-        while runs or log in self._logs.logs:
+        while runs or log in self._logs.sizes:
             if ended():
                 return
             began = self._now()

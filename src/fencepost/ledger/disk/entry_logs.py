@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import mmap
+import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -72,6 +73,9 @@ _READ_AT_LEAST = 1 << 17
 """The fewest bytes read when looking for a section."""
 
 _TRIES = 10
+
+OPEN_LOGS = 64
+"""Entry logs that stay open to be read, besides the one that is written. A bookie may have thousands."""
 
 
 class Entries(Protocol):
@@ -210,10 +214,10 @@ def _runs_of(section: Section) -> SectionRuns:
 
 
 class EntryLogs:
-    """The open entry logs of a bookie, with their index.
+    """The entry logs of a bookie, with their index.
 
-    ``logs``: the files by number. ``journal_start``: the first journal file still needed. ``states``: the latest ledger
-    states from the sections. ``sequence``: the last section's number.
+    ``sizes``: those of the files, by number. ``journal_start``: the first journal file still needed. ``states``: the
+    latest ledger states from the sections. ``sequence``: the last section's number.
 
     One thread at a time writes sections; any thread may read.
     """
@@ -238,7 +242,6 @@ class EntryLogs:
         self.index = index
         self.limit = limit
         self.reserve = reserve
-        self.logs: dict[int, File] = {}
         self.sizes: dict[int, int] = {}
         self.states: dict[int, LedgerState] = {}
         self.log_of_state: dict[int, int] = {}
@@ -246,6 +249,12 @@ class EntryLogs:
         self.journal_start = 1
         self.sequence = 0
         self.current = 0
+        self._written: File | None = None
+        """The current entry log."""
+        self._opening = threading.Lock()
+        """Guards what says which entry logs are open."""
+        self._open: dict[int, File] = {}
+        """Other entry logs that were read last, the latest at the end."""
         self._unfinished = False
         """Whether a section was begun and is not yet known to be durable."""
         self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -286,7 +295,7 @@ class EntryLogs:
             file = self._file_to_write()
             contents = Contents(
                 journal_start if journal_start is not None else self.journal_start,
-                [log for log in self.logs if log not in without],
+                [log for log in self.sizes if log not in without],
                 entries.runs().data,
                 list(states),
                 list(forgotten),
@@ -342,7 +351,8 @@ class EntryLogs:
 
     def sync(self, section: Section) -> None:
         """Make a section durable."""
-        self.logs[section.log].sync()
+        assert self._written is not None and section.log == self.current
+        self._written.sync()
 
     def commit(self, section: Section) -> None:
         """Make the entries of a durable section visible to reads."""
@@ -362,14 +372,15 @@ class EntryLogs:
         """Remove entry logs that the last section no longer lists. A reader of one of them can finish its read."""
         for log in sorted(logs):
             self.files.remove(name_of(log))
-            del self.logs[log], self.sizes[log]
+            with self._opening:
+                del self.sizes[log]
+                self._open.pop(log, None)
             self.index.live.pop(log, None)
 
     def _file_to_write(self) -> File:
-        current = self.logs.get(self.current)
-        if current is not None and self.sizes[self.current] < self.limit:
-            return current
-        log = max(self.logs, default=0) + 1
+        if self._written is not None and self.sizes[self.current] < self.limit:
+            return self._written
+        log = max(self.sizes, default=0) + 1
         file = self.reserve.run(lambda: self.files.create(name_of(log)), 0)
         try:
             self.reserve.run(lambda: file.preallocate(SECTOR), SECTOR)
@@ -379,7 +390,8 @@ class EntryLogs:
         file.append(file_header(log))
         file.sync()
         self.files.sync()
-        self.logs[log], self.sizes[log], self.current = file, SECTOR, log
+        with self._opening:
+            self._written, self.sizes[log], self.current = file, SECTOR, log
         return file
 
     def _report(self, section: Section) -> None:
@@ -395,6 +407,26 @@ class EntryLogs:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
+    def file(self, log: int, now: bool = False) -> File | None:
+        """An entry log, to be read; None if it was removed. With ``now``, which may not wait for a disk, also if it is
+        not open. Raises ``OSError``.
+        """
+        with self._opening:
+            if log == self.current:
+                return self._written
+            file = self._open.pop(log, None)
+            if file is None:
+                if now or log not in self.sizes:
+                    return None
+                try:
+                    file = self.files.open(name_of(log))
+                except FileNotFoundError:  # it is being removed
+                    return None
+            self._open[log] = file
+            if len(self._open) > OPEN_LOGS:
+                del self._open[next(iter(self._open))]  # closed once nobody reads it any more
+        return file
+
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
         """Read an entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it exists and cannot be read."""
         try:
@@ -402,7 +434,7 @@ class EntryLogs:
                 place = self.index.find(ledger, entry_id)
                 if place is None:
                     return Code.NO_ENTRY, None
-                file = self.logs.get(place.log)
+                file = self.file(place.log)
                 if file is not None:  # otherwise it was compacted meanwhile, and the index has the new place
                     body = entry_body(file.read(place.offset, place.size), ledger, entry_id)
                     return (Code.OK, body) if body is not None else (Code.IO_ERROR, None)
@@ -446,9 +478,9 @@ class EntryLogs:
         buffer = np.empty(total, np.uint8)
         view = buffer.data
         for nth, (_, log, start, length, at, _) in enumerate(stretches.tolist()):
-            file = self.logs.get(log)
-            if file is not None:
-                with suppress(OSError):
+            with suppress(OSError):
+                file = self.file(log, now)
+                if file is not None:
                     read_into = file.read_now if now else file.read_into
                     stretches[nth, loops.READ] = read_into(start, view[at : at + length])
         errors = loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
@@ -456,7 +488,8 @@ class EntryLogs:
 
     def read_at(self, place: EntryLocation, ledger: int, entry_id: int) -> bytes | None:
         """The body of the entry at a place; None if it cannot be read."""
-        return entry_body(self.logs[place.log].read(place.offset, place.size), ledger, entry_id)
+        file = self.file(place.log)
+        return None if file is None else entry_body(file.read(place.offset, place.size), ledger, entry_id)
 
     # -- recovery -----------------------------------------------------------------------------------------------------
 
@@ -480,7 +513,7 @@ class EntryLogs:
         self.sequence = last.sequence
 
     def _runs_of(self, logs: Sequence[int], last: Section, newest: dict[int, Scan]) -> Iterator[SectionRuns]:
-        """Open entry logs and yield the runs of their sections in order."""
+        """Read entry logs and yield the runs of their sections in order."""
         for log in logs:
             file = self.files.open(name_of(log), writable=log == last.log)
             found = newest.pop(log, None) or scan(file, log)
@@ -489,9 +522,10 @@ class EntryLogs:
                 if file.end != end:
                     file.truncate(end)
                 file.sync()
+                self._written = file
             elif found.end != file.end:
                 raise Damage(f"entry log {name_of(log)} cannot be read from byte {found.end:,} on")
-            self.logs[log], self.sizes[log] = file, file.end
+            self.sizes[log] = file.end
             for section in found.sections:
                 if section.sequence <= last.sequence:
                     self._report(section)

@@ -121,7 +121,7 @@ def _inspected(journals: Files, logs: Files, verify: bool) -> Inspection:
     problems: list[str] = []
     return Inspection(
         _journals_seen(journals, opened.journal_start, problems),
-        [_log_seen(opened, log) for log in sorted(opened.logs)],
+        [_log_seen(opened, log) for log in sorted(opened.sizes)],
         [
             _ledger_seen(ledgers, ledger, len(in_journal.get(ledger, ())), sizes[ledger])
             for ledger in sorted(ledgers.states)
@@ -155,7 +155,10 @@ def _journals_seen(journals: Files, start: int, problems: list[str]) -> list[Jou
 
 
 def _log_seen(opened: EntryLogs, log: int) -> EntryLogSeen:
-    sections = scan(opened.logs[log], log).sections
+    file = opened.file(log)
+    if file is None:
+        raise FileNotFoundError(f"entry log {name_of_log(log)} is missing")
+    sections = scan(file, log).sections
     entries = sum(section.runs.entries for section in sections)
     size, live = opened.sizes[log], opened.index.live[log]
     held = sum(section.end - section.entries for section in sections)
@@ -177,7 +180,10 @@ def _ledger_seen(ledgers: LedgerStore, ledger: int, in_journal: int, bytes_in_jo
 def _verify(opened: EntryLogs, problems: list[str]) -> int:
     """Read all entries, and return their number. A damaged live entry is a problem."""
     count = 0
-    for log, file in sorted(opened.logs.items()):
+    for log in sorted(opened.sizes):
+        file = opened.file(log)
+        if file is None:  # it was compacted meanwhile
+            continue
         for section in scan(file, log).sections:
             for ledger, entry_id, body in read_entries(file, section):
                 count += 1
