@@ -9,15 +9,18 @@ from typing import Any
 
 from fencepost.cli import arguments, output
 from fencepost.ledger.settings import FileOfSettings, LogFormat, described
+from fencepost.monitoring.sparing import Sparing
 
 
 def log_to_standard_error(verbose: bool, form: LogFormat = "text", part: str = "") -> None:
-    """Log warnings to standard error; with ``verbose``, also information. ``form``: with "json", everything that this
-    ``part`` prints is lines of JSON, its errors among them.
+    """Log warnings to standard error; with ``verbose``, also information. Of what strangers do, it logs not more than a
+    little. ``form``: with "json", everything that this ``part`` prints is lines of JSON, its errors among them.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    if not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.addFilter(Sparing())
+        level = logging.INFO if verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     if form == "json":
         from fencepost.monitoring import logs
 
