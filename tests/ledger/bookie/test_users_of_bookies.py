@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
 import certificates
 import pytest
 from ledger.bookie.serving import Client, add, serving
+from patience import eventually
 
 from fencepost.connections import sasl
 from fencepost.connections.users import Credentials, line
@@ -98,6 +100,26 @@ async def test_a_wrong_name_or_password_is_refused(
         assert await client.is_closed()
     assert "it is not authenticated: the user is not known, or the password is wrong" in caplog.text
     assert KNOWN.password not in caplog.text
+
+
+async def test_who_is_turned_away_and_takes_no_answer_is_gone_in_time(
+    tmp_path: Path, users: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.ledger.bookie.server.SWEEP", 0.01)
+    settings: dict[str, Any] = {
+        "saslUsers": users,
+        "frameTimeoutMs": 1_000,
+        "writeBufferBytesPerConnection": 128 << 20,
+    }
+    async with serving(tmp_path / "bookie", **settings) as served:
+        stranger = socket.create_connection(("127.0.0.1", served.port))
+        await eventually(lambda: served.server.connections, "the connection")
+        (connection,) = served.server.connections.values()
+        connection.transport.write(bytes(32 << 20))  # as many answers as the system does not take
+        stranger.sendall(v3.encode_request(1, add(1, 0)))
+        await eventually(lambda: connection.is_closed, "the refusal")
+        await eventually(lambda: not served.server.connections, "the end of the connection")
+        stranger.close()
 
 
 @pytest.mark.parametrize("is_first", ["TLS", "SASL"])

@@ -17,10 +17,10 @@ def log_to_standard_error(verbose: bool, form: LogFormat = "text", part: str = "
     little. ``form``: with "json", everything that this ``part`` prints is lines of JSON, its errors among them.
     """
     if not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.addFilter(Sparing())
+        sparing = logging.StreamHandler()
+        sparing.addFilter(Sparing())
         level = logging.INFO if verbose else logging.WARNING
-        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[sparing])
     if form == "json":
         from fencepost.monitoring import logs
 

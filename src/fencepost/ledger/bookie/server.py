@@ -125,7 +125,7 @@ LARGEST_SKIPPED = 64 << 20
 _SHORT = 128
 """A size in bytes that no frame of a read exceeds."""
 
-_log = logging.getLogger("fencepost.ledger.bookie")
+_log = logging.getLogger(__name__)
 
 
 class Server:
@@ -1051,11 +1051,13 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.close()
 
     def close(self, reason: str) -> None:
-        """Log the reason and close the connection at once, without sending pending answers."""
+        """Log the reason and close the connection at once, without sending pending answers. One that was turned away
+        may still have some: then its reason is known.
+        """
         if not self.is_closed:
             self.is_closed = True
             _log.warning("the connection from %s is closed: %s", self.peer, reason)
-            self.transport.abort()
+        self.transport.abort()
 
 
 def _job_of(misses: deque[Look]) -> list[Look]:
