@@ -12,7 +12,13 @@ import pytest
 from log.standing_logs import Standing, contents, standing
 
 from fencepost.ledger.client.client import LedgerClient
-from fencepost.ledger.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
+from fencepost.ledger.errors import (
+    BadVersionError,
+    IllegalOperationError,
+    MetadataServiceError,
+    NoSuchLedgerError,
+    UnauthorizedAccessError,
+)
 from fencepost.log import batches as module
 from fencepost.log import metadata
 from fencepost.log.batches import GIVEN_UP, Batches, Part
@@ -124,6 +130,16 @@ async def test_a_batch_is_in_the_log_once_and_whole(cluster: Standing) -> None:
     await log.seal()
     with pytest.raises(LogSealedError):
         await again.attach(2, [await part(again, 2, b"late")])
+
+
+async def test_a_batch_with_a_wrong_password_fails_at_once(cluster: Standing) -> None:
+    store = await cluster.connect()
+    await store.log("orders", password="right").create()
+    async with store.log("orders", password="right").writer() as writer:
+        await writer.append(b"first")
+    batches = store.log("orders", password="wrong").batches("q")
+    with pytest.raises(UnauthorizedAccessError):
+        await batches.attach(1, [await part(batches, 1, b"a")], wait=600)
 
 
 async def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(

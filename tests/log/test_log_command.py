@@ -17,6 +17,7 @@ from ledger.processes import cluster, environment, output, piped
 from patience import PATIENCE
 
 import fencepost
+from fencepost.ledger.errors import REFUSED
 from fencepost.log.chain import Position
 
 
@@ -80,6 +81,18 @@ def test_a_log_from_its_making_to_its_seal(store: str) -> None:
     assert "after 2 that were trimmed" in picture and "cursors\n    c   " in picture
     assert "a" in command(store, "show").split() and "a" in command(store, "list").split()
     assert "a   sealed   3 ledgers\n" in command(store, "list", "--long")
+
+
+@pytest.mark.parametrize("verb", ["append", "tail", "seal"])
+def test_a_wrong_password_is_wrong_at_once(store: str, verb: str) -> None:
+    name = f"of-{verb}"
+    command(store, "create", name)
+    command(store, "append", name, given=b"one\n")
+    ledger = json.loads(command(store, "show", name, "--json"))["ledgers"][0]["ledger"]
+    wait = ("--wait", "600") if verb == "append" else ()
+    refused = command(store, verb, name, "--password", "wrong", *wait, code=REFUSED, given=b"two\n").splitlines()
+    assert refused[1:] == [f"fencepost: the password is not that of ledger {ledger}"]
+    assert command(store, "tail", name, "--no-follow") == "one\n"
 
 
 def test_ledgers_are_offloaded(store: str, tmp_path: Path) -> None:

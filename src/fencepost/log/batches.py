@@ -170,7 +170,7 @@ class Batches:
                 if isinstance(request, CloseLedger) and not despite_missing:
                     await self._must_be_whole(attacher.chain)
                 answer = await self._answer(attacher, request)
-            except (LogFullError, MissingLedgerError, NoSuchLogError):
+            except (LogFullError, MissingLedgerError, NoSuchLogError, UnauthorizedAccessError):
                 raise
             except StoreError as error:
                 answer, failure = _failed(request, error), error

@@ -418,6 +418,9 @@ class LogWriter(Appender[Position]):
             answer = role.LedgerClosed(effect.txn, role.Closing.CLOSED, metadata.last_entry)
         except errors.NoSuchLedgerError:
             answer = role.LedgerClosed(effect.txn, role.Closing.GONE)
+        except errors.UnauthorizedAccessError as error:  # a later attempt has the same password
+            self._give_up(error)
+            return
         except errors.StoreError as error:
             self._trouble = error
             answer = role.LedgerClosed(effect.txn, role.Closing.FAILED)
