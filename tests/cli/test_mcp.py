@@ -152,6 +152,26 @@ async def test_only_files_below_the_root_are_named(tmp_path: Path) -> None:
     assert not touched.exists()
 
 
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["line", "end"])
+def test_a_message_that_is_too_long_is_refused_and_the_next_one_answered(tmp_path: Path, end: bytes) -> None:
+    command, pipe = [sys.executable, "-m", "fencepost", "mcp"], subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdin=pipe, stdout=pipe) as server:
+        assert server.stdin is not None and server.stdout is not None
+        for _ in range(80):
+            server.stdin.write(b"x" * (1 << 20))
+        server.stdin.write(end)
+        server.stdin.flush()
+        if not end:
+            server.stdin.close()
+        refused = json.loads(server.stdout.readline())
+        assert refused["id"] is None
+        assert refused["error"] == {"code": -32600, "message": "a message has at most 4 MiB"}
+        if end:
+            server.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            server.stdin.flush()
+            assert json.loads(server.stdout.readline())["id"] == 1
+
+
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 HOG = """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 from pydantic import Field
 
 from fencepost.cli.mcp.bounded import Bounds, work
@@ -21,14 +26,53 @@ Write a protocol to a file, check it, and read the verdict in the first line: HO
 NOT COMPLETE. A counterexample ends with a path: give it to explain to look at the state after any of its steps.
 """
 
+LONGEST = 4 << 20
+"""The most bytes of a message. Reading a much longer one would take longer than a client waits."""
+
 AProtocol = Annotated[str, Field(description="FILE.py, FILE.py:Class, FILE.tla, or a shipped name")]
 AConfig = Annotated[str | None, Field(description="one of its configurations; for FILE.tla a .cfg file")]
 Constants = Annotated[dict[str, str | int | bool], Field(description="constants to set, by name")]
 
 
-def server(root: Path, bounds: Bounds) -> MCPServer[Any]:
+class Server(MCPServer[Any]):
+    """The official server, with a limit on what it reads."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve a client on standard input and output until the input ends. A line that is too long is answered with an
+        error.
+        """
+        error = ErrorData(code=INVALID_REQUEST, message=f"a message has at most {LONGEST >> 20} MiB")
+        refusal = SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=error))
+        lines = _Lines(sys.stdin.buffer)
+        async with stdio_server(stdin=lines) as (messages, answers):  # type: ignore[arg-type]
+            lines.refuse = lambda: answers.send(refusal)
+            served = self._lowlevel_server
+            await served.run(messages, answers, served.create_initialization_options())
+
+
+class _Lines:
+    """The lines of a stream, without those that are too long. ``refuse`` is called for each of these, which is not held
+    in memory.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.refuse: Callable[[], Awaitable[None]]
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        read = anyio.to_thread.run_sync
+        while line := await read(self._stream.readline, LONGEST + 1):
+            if len(line) <= LONGEST:
+                yield line.decode(errors="replace")
+                continue
+            while line and not line.endswith(b"\n"):
+                line = await read(self._stream.readline, LONGEST)
+            await self.refuse()
+
+
+def server(root: Path, bounds: Bounds) -> Server:
     """The server for the files below ``root``."""
-    made: MCPServer[Any] = MCPServer("fencepost", instructions=INSTRUCTIONS, version=VERSION, log_level="WARNING")
+    made = Server("fencepost", instructions=INSTRUCTIONS, version=VERSION, log_level="WARNING")
     one_at_a_time = anyio.Semaphore(1)
 
     async def ask(tool: str, **asked: Any) -> str:
