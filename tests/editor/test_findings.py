@@ -244,6 +244,18 @@ def test_loading_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     assert events == [{"event": "ended", "why": "the check took more than 64 MiB of memory"}]
 
 
+@pytest.mark.parametrize(("is_editor", "option"), [(True, "the option memory"), (False, "--max-memory")])
+def test_the_limit_of_memory_is_named_as_it_is_given(tmp_path: Path, is_editor: bool, option: str) -> None:
+    text = COUNTER.replace("self.count += 1", "raise MemoryError")
+    check = Check(written(tmp_path, text), config="small", sample=is_editor)
+    try:
+        check.until("ready")
+    finally:
+        check.job.end()
+    (found, *_) = diagnostics(check.events)
+    assert found["message"] == f"small: out of memory while tick was run: stop in time with {option}"
+
+
 # -- TLA+ --------------------------------------------------------------------------------------------------------------
 
 

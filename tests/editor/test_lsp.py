@@ -356,6 +356,21 @@ async def test_many_open_files_are_checked_in_turn(editor: Editor) -> None:
     assert "**tick**" in shown
 
 
+def test_messages_that_are_none_are_told_in_a_line_each() -> None:
+    bodies = [b"[]", b'{"a": 1}', b"nonsense", b'{"jsonrpc": "2.0", "method": "exit", "id": {}}']
+    process = subprocess.run(
+        [*COMMAND, "lsp"],
+        input=b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(body), body) for body in bodies),
+        capture_output=True,
+        env=environment(),
+    )
+    told = process.stderr.decode().splitlines()
+    none = "fencepost lsp: Unable to handle message: JsonRpcInvalidRequest: it is no object with a member jsonrpc"
+    assert told[:2] == [none, none]
+    assert told[2].startswith("fencepost lsp: Unable to handle message: JSONDecodeError: Expecting value")
+    assert all(line.startswith("fencepost lsp: ") for line in told)
+
+
 def test_a_terminal_is_no_editor() -> None:
     main, other = os.openpty()
     try:

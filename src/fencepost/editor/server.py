@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import logging
 import os
 import re
 import shutil
@@ -21,7 +22,9 @@ from typing import Any, BinaryIO
 
 from lsprotocol import types as lsp
 from pygls import uris
+from pygls.exceptions import JsonRpcInvalidRequest
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
 from pygls.workspace import TextDocument
 
 from fencepost.editor.process import Event, Job
@@ -44,6 +47,9 @@ PAUSE = 0.4
 
 PATIENCE = 3.0
 """Seconds for an answer. A check that has none is ended."""
+
+_SAID = 500
+"""The most characters of a part of a line on standard error."""
 
 _IMPORTS = re.compile(r"^\s*(from|import)\s+fencepost\b", re.MULTILINE)
 _DECLARES = re.compile(r"^\s*@(\w+\.)?(action|invariant|step_invariant|sometimes)\b", re.MULTILINE)
@@ -296,13 +302,34 @@ class Document:
         return words + [word for folder in self.server.libraries for word in ("--library", folder)]
 
 
+class _Protocol(LanguageServerProtocol):
+    """The protocol, which says of a message that is none what it lacks."""
+
+    def handle_message(self, message: Any) -> None:
+        """See :class:`pygls.protocol.JsonRPCProtocol`."""
+        if not hasattr(message, "jsonrpc"):
+            raise JsonRpcInvalidRequest("it is no object with a member jsonrpc")
+        super().handle_message(message)
+
+
+class _InOneLine(logging.Formatter):
+    """Formats what pygls logs, without tracebacks: they are of pygls, and are about what the editor sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See :class:`logging.Formatter`."""
+        said, *more = record.getMessage().splitlines() or [""]
+        error = record.exc_info[1] if record.exc_info else None
+        why = f"{type(error).__name__}: {error}" if error is not None else more[-1] if more else ""
+        return f"fencepost lsp: {' '.join(said.split())[:_SAID]}" + f": {' '.join(why.split())[:_SAID]}" * bool(why)
+
+
 class Server(LanguageServer):
     """The server. The editor's options, ``initializationOptions``: ``seconds`` and ``memory`` (MiB) of a check,
     ``checkOn`` (``save``, or ``change``: also before a save), and ``libraries``, folders with modules of TLA+.
     """
 
     def __init__(self) -> None:
-        super().__init__("fencepost", VERSION)
+        super().__init__("fencepost", VERSION, protocol_cls=_Protocol)
         self.seconds = 10.0
         self.memory = 2 << 30
         self.checks_changes = False
@@ -461,6 +488,9 @@ class Server(LanguageServer):
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
     """Serve one editor until it ends the server or closes its end, or until SIGTERM or Ctrl-C."""
     server = Server()
+    complaints = logging.StreamHandler()
+    complaints.setFormatter(_InOneLine())
+    logging.getLogger("pygls").addHandler(complaints)
 
     @server.feature(lsp.INITIALIZE)
     def initialize(params: lsp.InitializeParams) -> None:

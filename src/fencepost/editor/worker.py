@@ -35,6 +35,7 @@ from fencepost.errors import (
     FencepostError,
     NotAProtocol,
     OptionError,
+    options_spelled,
 )
 from fencepost.files import regular
 from fencepost.language import loading
@@ -323,6 +324,16 @@ class _stopped_after:
             os._exit(1)
 
 
+def _of_editors(option: str) -> str:
+    """How an editor spells an option."""
+    return "the option memory" if option == "max_memory" else option
+
+
+def _of_watch(option: str) -> str:
+    """How ``fencepost watch`` spells an option."""
+    return f"--{option.replace('_', '-')}"
+
+
 def main() -> None:
     """Do the request on standard input."""
     sys.dont_write_bytecode = True  # Python takes it for up to date when a file is saved twice in one second
@@ -346,7 +357,8 @@ def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     worker = Worker(request, write)
     try:
-        worker.run()
+        with options_spelled(_of_editors if request.sample else _of_watch):
+            worker.run()
         write("ready")
         while request.sample:
             worker.answer(questions.get())
