@@ -165,6 +165,22 @@ def test_events_that_nobody_reads_close_the_connection(serve: Serve, connect: Co
     assert slow.session in server.service.tree.sessions and works(client)
 
 
+def test_a_client_that_closes_its_half_and_does_not_read_is_gone_before_its_session(
+    serve: Serve, connect: Connect
+) -> None:
+    server = serve()
+    client, slow = connect(server), connect(server)
+    client.call([zk.CREATE, ["/big", b"x" * 100_000, zk.OPEN, 0]])
+    connection = server.service.by_session[slow.session]
+    transport = connection.transport
+    assert transport is not None
+    while not server.do(transport.get_write_buffer_size):
+        slow.socket.sendall(slow.request(zk.GET_DATA, ["/big", False]))
+    slow.socket.shutdown(socket.SHUT_WR)
+    patience.until(lambda: connection not in server.service.connections, "the end of the connection")
+    assert slow.session in server.service.tree.sessions and works(client)
+
+
 def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve: Serve, connect: Connect) -> None:
     server = serve(maxNodes=8, maxDataBytes=2_000, maxWatches=3)
     client = connect(server)

@@ -560,6 +560,9 @@ class Connection(asyncio.Protocol):
         self.parse()
         self.service.flush()
 
+    def eof_received(self) -> None:
+        self.close()  # which gives the client some time to read; asyncio would wait for it forever
+
     def pause_writing(self) -> None:
         self._full = True
 
