@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ from explorer.serving import Page, served
 from explorer.walks import Lamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from fencepost import OptionError
 from fencepost.behaviours.reading import read
-from fencepost.explorer.app import FORMS, listen
+from fencepost.explorer.app import FORMS, LOOPBACK, MAX_CONNECTIONS, listen
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,23 @@ def test_it_listens_to_this_machine_alone() -> None:
         assert bound.proto == socket.IPPROTO_TCP  # or asyncio lets every answer wait
         with pytest.raises(OptionError, match="port .* cannot be used"):
             listen(bound.getsockname()[1])
+
+
+def test_silent_connections_make_room_for_others_and_heads_have_a_limit(page: Page) -> None:
+    silent = [socket.create_connection((LOOPBACK, page.port), timeout=PATIENCE) for _ in range(2 * MAX_CONNECTIONS)]
+    for each in silent[::2]:
+        each.sendall(b"GET / HTTP/1.1\r\n")  # and never the rest
+    assert page.ask("POST", "/api/about", {})[0] == 200
+    for each in silent[:MAX_CONNECTIONS]:
+        with contextlib.suppress(ConnectionError):
+            assert each.recv(1) == b""
+    for each in silent:
+        each.close()
+    with socket.create_connection((LOOPBACK, page.port), timeout=PATIENCE) as bomb:
+        with contextlib.suppress(ConnectionError):
+            bomb.sendall(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1_000_000)
+            while bomb.recv(1 << 16):
+                pass
 
 
 def test_bad_requests_are_told_and_the_session_goes_on(page: Page) -> None:

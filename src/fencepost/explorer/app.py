@@ -7,6 +7,7 @@ no other host name can be made to point here. If the browser says where a reques
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import socket
@@ -22,11 +23,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fencepost.behaviours import Trace, to_itf
 from fencepost.behaviours.json import behaviour, dumps, loads
 from fencepost.behaviours.reading import read, replayed
 from fencepost.checker.engines.options import SearchOptions
+from fencepost.connections.limit import ConnectionLimit
 from fencepost.errors import FencepostError, OptionError
 from fencepost.explorer.find import Search, Searcher, searching
 from fencepost.explorer.forkserver import ForkServer
@@ -40,6 +43,9 @@ from fencepost.report.svg import STYLE, svg
 LOOPBACK = "127.0.0.1"
 USUAL_PORT = 8413
 """The port to use if it is free, so that yesterday's links work today."""
+
+MAX_CONNECTIONS = 64
+"""The most connections: one more takes the place of the one that was silent for the longest time. A browser has 6."""
 
 MAX_BODY = 64 << 20
 """The most bytes of a request, which may contain a behaviour file."""
@@ -389,6 +395,23 @@ def server(explorer: Explorer, bound: socket.socket) -> uvicorn.Server:
     """The server of an explorer at a socket. ``server(...).run(sockets=[bound])`` runs until ``should_exit`` is set or
     Ctrl-C.
     """
+    connections: ConnectionLimit[Connection] = ConnectionLimit(MAX_CONNECTIONS, lambda each: each.transport.abort())
+
+    class Connection(H11Protocol):  # which limits the head of a request, as other protocols of uvicorn do not
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            connections.admit(self)
+
+        def data_received(self, data: bytes) -> None:
+            connections.touch(self)
+            super().data_received(data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            connections.remove(self)
+            super().connection_lost(exc)
+
     app = application(explorer, bound.getsockname()[1])
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, http=Connection, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1
+    )
     return uvicorn.Server(config)
