@@ -108,6 +108,30 @@ def test_only_get_is_answered_and_only_what_there_is(shared: Part) -> None:
     assert shared.raw(b"GET /" + b"x" * module.LARGEST).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        (b"Host: localhost:8000\r\n", 200),
+        (b"host:127.0.0.1\r\n", 200),
+        (b"HOST: [::1]:8000\r\n", 200),
+        (b"", 200),
+        (b"Host: evil.example:8000\r\n", 421),
+        (b"Host: 127.0.0.1.evil.example\r\n", 421),
+        (b"Host: localhost\r\nHost: evil.example\r\n", 421),
+        (b"Host: \r\n", 421),
+        (b"Host: [::1\r\n", 421),
+    ],
+)
+def test_no_other_name_than_that_of_this_machine_leads_to_it(shared: Part, hosts: bytes, status: int) -> None:
+    answer = shared.raw(b"GET /metrics HTTP/1.1\r\n" + hosts + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and (b"fencepost_ready" in answer) == (status == 200)
+
+
+def test_a_port_for_other_machines_has_any_name(part: Part) -> None:
+    part.server._is_local = False
+    assert part.raw(b"GET /live HTTP/1.1\r\nHost: bookie-1.example\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_part_that_is_stuck_is_not_alive(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TURNS_WITHIN", 0.2)
     go_on, stuck = threading.Event(), threading.Event()

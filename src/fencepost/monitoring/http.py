@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import ipaddress
 import logging
+import re
 import threading
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from fencepost.errors import SystemFailure
 from fencepost.monitoring.metrics import Metrics
@@ -41,10 +44,13 @@ _STATUS = {
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
+    421: "Misdirected Request",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+
+_HOST = re.compile(rb"(?im)^host:[ \t]*(.*?)[ \t]*\r$")
 
 _logger = logging.getLogger(__name__)
 
@@ -140,6 +146,7 @@ class HttpServer:
             begun.set_exception(error)
             return
         self.port = server.sockets[0].getsockname()[1]
+        self._is_local = all(ipaddress.ip_address(each.getsockname()[0]).is_loopback for each in server.sockets)
         begun.set_result(None)
         await self._over.wait()
         server.close()
@@ -173,6 +180,8 @@ class HttpServer:
             words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
             if len(words) != 3 or not words[2].startswith("HTTP/1."):
                 status, body = 400, "this is no request of HTTP/1.1\n"
+            elif self._is_local and not all(map(_is_local, _HOST.findall(head))):
+                status, body = 421, "this port is for this machine only: ask localhost\n"
             else:
                 path = words[1].partition("?")[0]
                 status, body = await self._answers.to(words[0], path)
@@ -191,6 +200,17 @@ class HttpServer:
         with contextlib.suppress(OSError):
             while await reader.read(LARGEST):  # reading what is left: a reset could take the answer from the client
                 pass
+
+
+def _is_local(host: bytes) -> bool:
+    """Whether what a request gives as its host is an address, or localhost. The owner of any other name can make it
+    lead here, so that pages of his can read what browsers of this machine get.
+    """
+    try:
+        name = urlsplit(f"//{host.decode('latin-1')}").hostname or ""
+        return name == "localhost" or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 def serve(
