@@ -41,6 +41,18 @@ def test_there_are_no_more_connections_than_open_files(
     assert [f"maxConnections is {given}, and not {wanted}" in each for each in caplog.messages] == [True] * warns
 
 
+def test_connections_may_take_several_files_each(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (301, 301))
+    log = logging.getLogger("fencepost")
+    assert connections_within(10_000, 256, "a recorder", "the most", log, files=2) == 22
+    assert "the most is 22, and not 10000" in caplog.text
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (257, 257))
+    with pytest.raises(SystemFailure, match="a recorder needs more than 256 open files, and this process may have 257"):
+        connections_within(10_000, 256, "a recorder", "the most", log, files=2)
+
+
 def test_without_room_for_any_there_is_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 256))
     with pytest.raises(SystemFailure, match="a bookie needs more than 256 open files, and this process may have 256"):

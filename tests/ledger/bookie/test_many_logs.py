@@ -17,7 +17,7 @@ import asyncio, resource, sys
 from pathlib import Path
 
 import msgspec
-from ledger.bookie.serving import add, entry, run, serving
+from ledger.bookie.serving import add, entry, serving
 
 from fencepost.ledger import messages as m
 from fencepost.ledger.disk.entry_logs import OPEN_LOGS
@@ -60,7 +60,7 @@ async def reads(served):
     await client.close()
 
 
-run(main())
+asyncio.run(main())
 """
 
 

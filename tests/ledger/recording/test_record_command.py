@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -87,6 +90,35 @@ def test_a_recording_of_processes(tmp_path: Path) -> None:
     of_ledger = [event for event in events if event.subject == "0"]
     lines = example.stdout.splitlines()
     assert len(lines) == len(of_ledger) and any(line.endswith("request_passed    kind=add entry=19") for line in lines)
+
+
+def test_a_recorder_passes_on_what_it_has_open_files_for(tmp_path: Path) -> None:
+    with cluster(tmp_path, 1) as (uri, _):
+        recorder = subprocess.Popen(
+            [sys.executable, "-m", "fencepost", "record", "--metadata", uri, "--trace", str(tmp_path / "trace")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)),
+        )
+        try:
+            lines = said(recorder, "records to")
+            (place,) = [line.rpartition(" ")[2] for line in lines if line.startswith("bookie 1: ")]
+            address = "127.0.0.1", int(place.rpartition(":")[2])
+            clients = [socket.create_connection(address) for _ in range(400)]
+            refused = clients[-1]
+            with contextlib.suppress(ConnectionError):
+                assert refused.recv(1) == b""
+            for each in clients:
+                each.close()
+            recorder.send_signal(signal.SIGTERM)
+            _, errors = recorder.communicate(timeout=PATIENCE)
+        finally:
+            recorder.kill()
+            recorder.communicate()
+        assert recorder.returncode == 0, errors
+        assert "the most connections is 22, and not 10000: this process may have 300 files open" in errors
 
 
 @pytest.mark.parametrize(

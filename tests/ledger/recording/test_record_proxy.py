@@ -426,6 +426,24 @@ async def test_a_bookie_that_ends_ends_the_connection_of_its_client(tmp_path: Pa
             assert recorded(stand.trace, "connection_ended", "by") == [("bookie",)]
 
 
+async def test_parts_of_messages_take_no_more_memory_than_all_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_proxy, "MOST_HELD", 1_000_000)
+    async with serving(tmp_path) as bookie, proxying(bookie.port) as stand:
+        client = await stand.client()
+        await client.ask(add(7, 0))
+        hostile = [await stand.client() for _ in range(20)]
+        for each in hostile:
+            each.writer.write(v3.encode_request(1, add(8, 0, bytes(300_000)))[:-1])
+        await eventually(lambda: len(stand.proxy.links) <= 4, "the end of most of them")
+        assert sum(link.held for link in stand.proxy.links) <= 1_000_000
+        await client.ask(add(7, 1))
+        for each in (client, *hostile):
+            await each.close()
+        await eventually(lambda: not stand.proxy.links, "the end")
+
+
 async def test_requests_without_an_answer_take_no_more_than_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_proxy, "UNANSWERED", 10)
     async with peer() as server, proxying(server.port) as stand:

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from fencepost.connections.open_files import connections_within
 from fencepost.errors import OptionError
 from fencepost.ledger.bookie.directories import is_loopback
 from fencepost.ledger.metadata.client import MetadataClient
 from fencepost.ledger.recording import faults as fault_rules
 from fencepost.ledger.recording.faults import Faults
 from fencepost.ledger.recording.ledgers import Ledgers
-from fencepost.ledger.recording.proxy import Bookie, Counts, Proxy, bind
+from fencepost.ledger.recording.proxy import CONNECTIONS, Bookie, Counts, Proxy, bind
 from fencepost.ledger.recording.redirects import Redirects, registered_bookies
 from fencepost.ledger.shutdown import Shutdown
 from fencepost.ledger.wire.frames import DEFAULT_LIMIT
 from fencepost.traces import TraceWriter
 
+SPARE_FILES = 256
+"""Open files that a recorder needs besides those of its connections."""
+
 _LOOPBACK = "127.0.0.1"
+
+_log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
@@ -70,6 +77,7 @@ async def record(
     the recording cannot start.
     """
     _check(options)
+    most = connections_within(CONNECTIONS, SPARE_FILES, "a recorder", "the most connections", _log, files=2)
     ended = Shutdown()
     async with await MetadataClient.connect(options.metadata) as client:
         bookies = await _bookies(options, client)
@@ -89,7 +97,7 @@ async def record(
             trace = open_trace(_started(options, recording))
             faults = Faults(rules)
             ledgers, redirects = Ledgers(client, trace), Redirects(client, trace, standing)
-            proxy = Proxy(trace, faults, ledgers.noticed, options.limit)
+            proxy = Proxy(trace, faults, ledgers.noticed, options.limit, most)
             try:
                 await ledgers.begin()
                 for bookie, each in zip(bookies, bound, strict=True):

@@ -79,6 +79,9 @@ def _holder(name: str) -> int | None:
 CONNECTIONS = 10_000
 """The most concurrent connections. A further one is refused, and recorded as refused."""
 
+MOST_HELD = 256 << 20
+"""The most bytes of incomplete messages of all connections. Beyond that, the connection with most of them is ended."""
+
 UNANSWERED = 20_000
 """The most unanswered requests per connection. Beyond that, the oldest is forgotten."""
 
@@ -163,6 +166,13 @@ class Proxy:
             link.end("proxy", abort=True)
         await tasks.cancel(self.tasks)
 
+    def make_room(self) -> None:
+        """End connections while all hold too much together."""
+        while len(self.links) * 2 * self.limit > MOST_HELD < sum(link.held for link in self.links):
+            most = max(self.links, key=lambda link: link.held)
+            _log.warning("the connection from %s is closed: parts of messages take too much memory", most.label)
+            most.end("proxy", abort=True)
+
     async def process_of(self, transport: asyncio.Transport) -> int | None:
         """The process of a client; None if it is not on this machine, or is not found soon."""
         if self._looks >= LOOKS:
@@ -220,6 +230,11 @@ class Link:
         self.client = _Side(self, REQUEST)
         self.server = _Side(self, RESPONSE)
         self.client.other, self.server.other = self.server, self.client
+
+    @property
+    def held(self) -> int:
+        """Bytes that are not forwarded yet."""
+        return len(self.client._held) + len(self.server._held)
 
     # -- beginning and end --------------------------------------------------------------------------------------------
 
@@ -419,6 +434,7 @@ class _Side(asyncio.Protocol):
         if self._held or not self._may_pass():
             self._held += data
             if not self._may_pass() or (len(self._held) < self._needed and not self._is_opaque):
+                self.link.proxy.make_room()
                 self._read_or_not()
                 return
             data = bytes(self._held)
