@@ -241,6 +241,8 @@ LeadsTo(P, Q) == P ~> Q
 Grows(a) == [][a' >= a]_vars
 Within(a, k) == [](a <= k) /\ [][a' # a]_vars
 Always(P) == []P
+Again(P) == Always(P)
+Often(P) == []<>P
 Nested(P, k) == P /\ []<>(x = k)
 Twice(P(_)) == P(0) /\ P(1)
 Defining(P) == LET q(k) == P /\ y = k IN [](<>q(0))
@@ -272,6 +274,10 @@ Leads(P) == Here ~> P /\ n < 2
         ("Within(x, 2)", 13),
         ("Always(x < 3)", 0),
         ("Always(x < 2)", 12),
+        (r"Always([A \/ B]_vars)", 0),
+        ("Again([B]_vars)", 13),
+        ("Often(<<A>>_vars)", 0),
+        ("Often(<<B>>_vars)", 13),
         ("Nested(Nested([]<>(x = 0), 1), 2)", 0),
         ("Nested(Nested([]<>(y = 0), 1), 2)", 13),
         ("Twice(LAMBDA k : []<>(x = k))", 0),

@@ -148,7 +148,15 @@ class _Taking:
         found = self.call(piece)
         if found is None or not isinstance(found.symbol, BuiltIn) or found.symbol.module:
             return "", ()
-        return found.symbol.name, tuple(piece.inside(*each) for each in found.arguments)
+        return found.symbol.name, tuple(self._given(piece.inside(*each)) for each in found.arguments)
+
+    def _given(self, piece: Piece) -> Piece:
+        """What a parameter stands for: ``[]P`` may be ``[][A]_v``. Any other piece as it is."""
+        found = self.call(piece)
+        while found is not None and isinstance(found.symbol, Substituted):
+            piece = piece.inside(found.symbol.value, found.symbol.scope)
+            found = self.call(piece)
+        return piece
 
     def opened(self, piece: Piece) -> Piece | None:
         """The body of the definition that a piece names, or of a ``LET``. None if it is neither, or if an instance has
