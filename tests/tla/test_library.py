@@ -45,6 +45,8 @@ def test_modules_of_proofs_have_what_they_extend() -> None:
     assert library.exports("TLAPS") == {}
     theorems = library.exports("FiniteSetTheorems")
     assert theorems is not None and {"Cardinality", "+", "Injection"} <= theorems.keys()
+    assert "Nat" in (library.exports("SequencesExtTheorems") or {})
+    assert "SimplePath" in (library.exports("GraphTheorems") or {})
 
 
 def test_every_refusal_has_a_reason_and_every_operator_a_name_and_a_module() -> None:

@@ -65,6 +65,9 @@ _MODULES: dict[str, Module] = {
         theorems.BAGS_THEOREMS,
         theorems.FINITE_SETS_EXT_THEOREMS,
         theorems.SEQUENCES_EXT_THEOREMS,
+        theorems.FOLDS_THEOREMS,
+        theorems.GRAPH_THEOREMS,
+        theorems.QUORUM_THEOREMS,
     )
 }
 

@@ -306,6 +306,14 @@ UNITS: dict[str, Unit] = {
         _unit("SequenceTheorems", "Sequences Functions", "", "SequenceTheorems"),
         _unit("BagsTheorems", "Bags", "", "BagsTheorems"),
         _unit("FiniteSetsExtTheorems", "FiniteSetsExt FiniteSets Integers", "", "FiniteSetsExtTheorems"),
-        _unit("SequencesExtTheorems", "SequencesExt", "", "SequencesExtTheorems"),
+        _unit(
+            "SequencesExtTheorems",
+            "Sequences SequencesExt Functions Integers WellFoundedInduction",
+            "",
+            "SequencesExtTheorems",
+        ),
+        _unit("FoldsTheorems", "Folds FiniteSets", "", "FoldsTheorems"),
+        _unit("GraphTheorems", "Graphs Sequences", "", "GraphTheorems"),
+        _unit("QuorumTheorems", "Quorum Integers FiniteSets", "", "QuorumTheorems"),
     )
 }
