@@ -27,6 +27,8 @@ OTHERS = (
 )
 
 ACCEPTED = [
+    r"VARIABLE v ; I(x) == INSTANCE State WITH k <- x ; y == I(1)!Init",
+    r"VARIABLE v ; I(x) == INSTANCE Const WITH c <- x ; y == I(v)!Add(1)",
     r"Op(x) == 1 ; x == 2",
     r"Op == \E x \in {1} : TRUE ; x == 1",
     r"Op == (\E x \in {1} : TRUE) /\ (\E x \in {1} : x = 1)",
@@ -139,6 +141,14 @@ REFUSED = [
     (r"VARIABLE v ; I == INSTANCE Primes WITH c <- v", "3:32: c can be at most a constant in this module"),
     (r"VARIABLE v ; I == INSTANCE State WITH k <- v", "3:31: k can be at most a constant in this module"),
     (r"VARIABLE v ; I == INSTANCE Always WITH P <- v", "3:32: P can be at most a constant in this module"),
+    (
+        r"VARIABLE v ; I(x) == INSTANCE State WITH k <- x ; y == I(v)!Init",
+        "4:8: this is a state function, and here can stand at most a constant",
+    ),
+    (
+        r"VARIABLE v ; F(x) == LET I == INSTANCE State WITH k <- x IN I!Init ; y == F(v)",
+        "4:8: this is a state function, and F takes at most a constant",
+    ),
     (r"I == INSTANCE Takes WITH F <- 1", "2:31: an operator with 1 argument is expected here, and this is a value"),
     (r"VARIABLE w ; P(x) == x' ; I == INSTANCE Both WITH F <- P, d <- w", "4:30: F cannot be an operator that primes"),
     (r"I == INSTANCE Plain ; y == I!Hidden", "3:6: module Plain offers no definition Hidden"),

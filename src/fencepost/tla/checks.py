@@ -20,6 +20,7 @@ from fencepost.tla.levels import (
     NAMES,
     STATE,
     TEMPORAL,
+    Key,
     Level,
     Operand,
     Signature,
@@ -739,12 +740,14 @@ class _Levels:
             if entry.name not in values:
                 values[entry.name] = self._operand_of(self.names.implicit[node, entry.name])
         level = join(each.level for each in other.family())
-        for entry in other.declared():
-            most = level.most.get(entry.name, TEMPORAL)
-            if level.own > CONSTANT or any(each.is_variable for each in other.declared()):
-                most = min(most, STATE if entry.is_variable else CONSTANT)
-            self._substitution(entry.name, values[entry.name], most, places.get(entry.name, node.place))
-        self.loaded.openings[node] = Opening(self.names.locals[node], values)
+        is_constant = level.own == CONSTANT and not any(each.is_variable for each in other.declared())
+        most: dict[Key, int] = (
+            {} if is_constant else {each.name: STATE if each.is_variable else CONSTANT for each in other.declared()}
+        )
+        for name, value in values.items():
+            bound = min(level.most.get(name, TEMPORAL), most.get(name, TEMPORAL))
+            self._substitution(name, value, bound, places.get(name, node.place))
+        self.loaded.openings[node] = Opening(self.names.locals[node], values, most)
         parts = [value.level.uncounted() for value in values.values()]
         return join([Level(level.own), *parts]).without(self.names.locals[node])
 

@@ -9,11 +9,11 @@ and variables means the same everywhere, and has one realm for all uses, as in T
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fencepost.tla import ast
-from fencepost.tla.levels import CONSTANT, Level, Operand, Signature, signature, substituted
+from fencepost.tla.levels import CONSTANT, Key, Level, Operand, Signature, signature, substituted
 from fencepost.tla.operators import LANGUAGE
 from fencepost.tla.symbols import (
     BuiltIn,
@@ -91,10 +91,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an ``INSTANCE`` substitutes for the constants and variables of its module, as far as levels go."""
+    """What an ``INSTANCE`` substitutes for the constants and variables of its module, as far as levels go. ``most``
+    bounds the levels of what is substituted.
+    """
 
     parameters: tuple[Local, ...]
     values: Mapping[str, Operand]
+    most: Mapping[Key, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -372,7 +375,8 @@ def signature_of(symbol: Defined) -> Signature | None:
 
 def _through(opening: Opening, inside: Signature) -> Signature:
     """The levels of a definition in an instance, which takes the instance's parameters before its own."""
-    outside = signature(substituted(inside.level, opening.values), opening.parameters)
+    bounded = {name: min(most, opening.most.get(name, most)) for name, most in inside.level.most.items()}
+    outside = signature(substituted(replace(inside.level, most=bounded), opening.values), opening.parameters)
     count = len(opening.parameters)
     return Signature(
         outside.level,
