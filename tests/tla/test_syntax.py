@@ -184,7 +184,7 @@ def test_units() -> None:
     assert [shown(unit) for unit in made.units] == [
         "Constants([Parameter(N 0) Parameter(F 2) Parameter(\\oplus 2)])",
         "Variables([Parameter(x 0)])",
-        "Assumption(Positive Apply(Name(>) [Name(N) Number(0)]))",
+        "Assumption(Positive Apply(Name(>) [Name(N) Number(0)]) True)",
         "Recursive([Parameter(Sum 1)])",
         "Operator(Sum [Parameter(n 0)] Name(n) False )",
         "Operator(\\prec [Parameter(a 0) Parameter(b 0)] Name(a) False )",

@@ -413,10 +413,11 @@ class Instance(Unit):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assumption(Unit):
-    """``ASSUME`` or ``AXIOM``. ``name`` is ``""`` if it has none."""
+    """``ASSUME`` or ``AXIOM``, which TLC does not judge. ``name`` is ``""`` if it has none."""
 
     name: str
     body: Expression
+    is_judged: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

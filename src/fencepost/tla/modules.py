@@ -109,7 +109,7 @@ class Specification:
             for loaded in self.loaded.family()
             if loaded.module is not None
             for unit in loaded.module.units
-            if isinstance(unit, ast.Assumption)
+            if isinstance(unit, ast.Assumption) and unit.is_judged
         )
 
     def named(self, name: str, what: str, place: ast.Place | None = None) -> Symbol:

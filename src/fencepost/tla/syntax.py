@@ -531,7 +531,8 @@ class _Builder:
 
     def _assumption(self, node: Any) -> Steps:
         body = yield node.named_children[-1]
-        return ast.Assumption(name=self._name_of_unit(node), body=body, place=self.place(node))
+        is_judged = self.text(node.children[0]) != "AXIOM"
+        return ast.Assumption(name=self._name_of_unit(node), body=body, is_judged=is_judged, place=self.place(node))
 
     def _theorem(self, node: Any) -> Steps:
         statement = node.child_by_field_name("statement")
