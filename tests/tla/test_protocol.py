@@ -285,6 +285,24 @@ def test_initial_predicates_of_several_modules(tmp_path: Path) -> None:
     assert checked(path).distinct_states == 2
 
 
+def test_a_specification_takes_values(tmp_path: Path) -> None:
+    inner = files.module("Counter", "EXTENDS Naturals", "VARIABLE x", "CONSTANT k", "Start(S) == x \\in S /\\ x < k")
+    spec = "Sys(S) == I(2)!Start(S) /\\ [][x' = (x + 1) % 5]_x", "Spec == LET low == 0 IN Sys({low, 1, 2})"
+    counter = "I(n) == INSTANCE Counter WITH k <- n"
+    path = files.written(tmp_path, files.module("Outer", "EXTENDS Naturals", "VARIABLE x", counter, *spec), inner)
+    path.with_suffix(".cfg").write_text("SPECIFICATION Spec")
+    result = checked(path)
+    assert (result.distinct_states, result.generated_states, result.depth) == (5, 7, 4)
+
+
+def test_an_initial_predicate_has_one_value_of_each_name(tmp_path: Path) -> None:
+    spec = "Spec == x = 0 /\\ [][UNCHANGED x]_x /\\ \\A k \\in {1, 2} : x # k /\\ WF_x(x' = k)"
+    path = files.written(tmp_path, files.module("Each", "VARIABLE x", spec))
+    path.with_suffix(".cfg").write_text("SPECIFICATION Spec")
+    with pytest.raises(SpecificationError, match="an initial predicate inside a temporal quantifier"):
+        checked(path)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotAProtocol, match="there is no file"):
         loading.find(str(tmp_path / "No.tla"))

@@ -43,7 +43,8 @@ class Action:
     then all variables have values. Raises :class:`EvaluationError` with a place if an evaluation fails, and for a
     variable without a value. An initial predicate gives values to variables of the first state.
 
-    ``asks_next_level``: it reads the level of the second state, which has to be there before.
+    ``asks_next_level``: it reads the level of the second state, which has to be there before. ``names``: those of its
+    free names that have a value for good.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Action:
         self.title = title
         self.place = place
         self._is_initial = is_initial
+        self.names: Mapping[Local, Value] = {}
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -76,7 +78,7 @@ class Action:
     def partly(self, now: Any, then: Any, choose: Choose, *arguments: Value) -> bool:
         """The same for a conjunct: other conjuncts give the rest of the variables their values."""
         try:
-            return self.function(now, then, choose, *arguments)
+            return self.function(now, then, choose, *self.names.values(), *arguments)
         except (EvaluationError, RecursionError) as error:
             raise self._compiler.placed(error) from None
 
@@ -115,9 +117,20 @@ class ActionCompiler(Compiler):
         """
         return self._action(node, scope, title, names, is_initial=False)
 
-    def initial(self, node: ast.Expression, scope: Scope, title: str, comes_later: bool = False) -> Action:
-        """Compile an initial predicate. ``comes_later``: it is a conjunct after others."""
-        return self._action(node, scope, title, (), is_initial=True, comes_later=comes_later)
+    def initial(
+        self,
+        node: ast.Expression,
+        scope: Scope,
+        title: str,
+        names: Mapping[Local, Value] | None = None,
+        comes_later: bool = False,
+    ) -> Action:
+        """Compile an initial predicate. ``names`` are free in it, and have these values. ``comes_later``: it is a
+        conjunct after others.
+        """
+        made = self._action(node, scope, title, tuple(names or ()), is_initial=True, comes_later=comes_later)
+        made.names = names or {}
+        return made
 
     def _action(
         self,

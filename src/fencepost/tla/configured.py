@@ -26,7 +26,7 @@ from fencepost.tla.interning import strings_of
 from fencepost.tla.levels import ACTION, CONSTANT, NAMES, STATE, TEMPORAL
 from fencepost.tla.modules import Replacements, Specification
 from fencepost.tla.reading import Place, level, read_outside, reads_outside, refuse_unsupported, selected
-from fencepost.tla.symbols import LEVEL, Constant, Defined, Scope, Substituted
+from fencepost.tla.symbols import LEVEL, Constant, Defined, Local, Scope, Substituted
 from fencepost.tla.temporal import Behaviour, Piece, behaviour
 from fencepost.tla.values import EvaluationError, FunctionValue, Set, Value, members
 
@@ -419,15 +419,21 @@ def initial_predicates(setup: Setup) -> list[tuple[ast.Expression, Scope]]:
     that has only assumptions.
     """
     found: list[tuple[ast.Expression, Scope]] = []
+    for scope, pieces in itertools.groupby(setup.behaviour.initial, lambda piece: piece.scope):
+        nodes = tuple(piece.node for piece in pieces)
+        found.append((nodes[0] if len(nodes) == 1 else ast.Junction("/\\", nodes, place=nodes[0].place), scope))
+    return found
+
+
+def initial_names(setup: Setup) -> dict[Local, Value]:
+    """The values of the names around the initial predicates: ``Spec`` may be ``Behaviour(2)`` or ``I(2)!Spec``."""
+    found: dict[Local, Value] = {}
     for piece in setup.behaviour.initial:
-        if piece.names:
+        if any(found.setdefault(name, value) != value for name, value in piece.names.items()):
             raise SpecificationError(
                 "an initial predicate inside a temporal quantifier is not supported: write the quantifier in it",
                 piece.node.place,
             )
-    for scope, pieces in itertools.groupby(setup.behaviour.initial, lambda piece: piece.scope):
-        nodes = tuple(piece.node for piece in pieces)
-        found.append((nodes[0] if len(nodes) == 1 else ast.Junction("/\\", nodes, place=nodes[0].place), scope))
     return found
 
 

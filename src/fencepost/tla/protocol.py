@@ -28,7 +28,7 @@ from fencepost.semantics import State
 from fencepost.tla import ast, questions, roots, splitting
 from fencepost.tla.actions import Action, ActionCompiler
 from fencepost.tla.ast import Place
-from fencepost.tla.configured import Formula, Setup, configuration_of, initial_predicates, setup
+from fencepost.tla.configured import Formula, Setup, configuration_of, initial_names, initial_predicates, setup
 from fencepost.tla.describe import described_specification
 from fencepost.tla.errors import SpecificationError, excerpt_of
 from fencepost.tla.held import Held
@@ -321,7 +321,8 @@ def _initial(setup: Setup) -> list[TlaDeclared]:
     if not predicates:
         return [TlaDeclared("initial", "nothing", _no_state, None)]
     name = name_of_formula(predicates[0][0], "Init")
-    *first, last = [setup.compiler.initial(node, scope, name) for node, scope in predicates]
+    names = initial_names(setup)
+    *first, last = [setup.compiler.initial(node, scope, name, names) for node, scope in predicates]
 
     def function(bound: Bound) -> None:
         with explained("while evaluating the initial states"):
@@ -338,6 +339,8 @@ def _initial(setup: Setup) -> list[TlaDeclared]:
     if setup.asks_level:
         return [made]
     made.starts = _starts(setup, predicates, name, last)
+    if names:
+        return [made]
     combined = combinations(setup.compiler, predicates, len(setup.specification.variables))
     if combined is None:
         return [made]

@@ -21,7 +21,7 @@ from fencepost.tla.questions import NO_STATE
 from fencepost.tla.reading import variable_of
 from fencepost.tla.runtime import Choose, options, ways_through
 from fencepost.tla.sets import quick_size
-from fencepost.tla.symbols import BuiltIn, Defined, Scope
+from fencepost.tla.symbols import BuiltIn, Defined, Local, Scope
 from fencepost.tla.values import EvaluationError, Value, set_of
 
 Predicate = tuple[ast.Expression, Scope]
@@ -117,14 +117,14 @@ def _is_given(compiler: ActionCompiler, node: ast.Expression, scope: Scope) -> b
 
 class Starts:
     """The conjuncts of an initial predicate, in the order of the text. ``name`` is what errors call it. ``whole`` tells
-    that a variable has no value.
+    that a variable has no value, and has the values of the names around them.
     """
 
     def __init__(self, compiler: ActionCompiler, formulas: Sequence[Predicate], name: str, whole: Action) -> None:
         self._whole = whole
         found = [each for formula in formulas for each in roots.conjuncts(*formula)]
         self._conjuncts = [
-            _Conjunct(compiler, *each, name, comes_later=number > 0) for number, each in enumerate(found)
+            _Conjunct(compiler, *each, name, whole.names, comes_later=number > 0) for number, each in enumerate(found)
         ]
 
     def after(self, start: Start, number: int = 0) -> Iterator[Start]:
@@ -143,11 +143,18 @@ class Starts:
 
 class _Conjunct:
     def __init__(
-        self, compiler: ActionCompiler, node: ast.Expression, scope: Scope, name: str, comes_later: bool
+        self,
+        compiler: ActionCompiler,
+        node: ast.Expression,
+        scope: Scope,
+        name: str,
+        names: Mapping[Local, Value],
+        comes_later: bool,
     ) -> None:
-        self.action = compiler.initial(node, scope, name, comes_later)
+        self.action = compiler.initial(node, scope, name, names, comes_later)
         self._membership = _membership(node, scope)
-        self._members = None if self._membership is None else compiler.expression(*self._membership[1])
+        self._members = None if self._membership is None else compiler.expression(*self._membership[1], names)
+        self._values = tuple(names.values())
 
     def holds(self, start: Start) -> bool:
         """Whether it is true where all variables have values. TLC evaluates it as it is then: it is no choice."""
@@ -174,7 +181,7 @@ class _Conjunct:
         if self._membership is None or self._members is None or start.is_assigned(self._membership[0]):
             return None
         try:
-            return options(self._members(start, None))
+            return options(self._members(start, None, *self._values))
         except EvaluationError:
             return None
 
