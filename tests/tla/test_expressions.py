@@ -25,6 +25,8 @@ RECURSIVE Even(_), Odd(_)
 Even(n) == IF n = 0 THEN TRUE ELSE Odd(n - 1)
 Odd(n) == IF n = 0 THEN FALSE ELSE Even(n - 1)
 Ignore(a, b) == a
+Gap == [n \\in 0..2 |-> <<4, 5>>[n]]
+Gaps(k) == [n \\in 0..2 |-> k * Gap[n]]
 First(a, b) == IF a > 0 THEN a ELSE b
 Apply2(F(_, _), a, b) == F(a, b)
 Twice(F(_), a) == F(F(a))
@@ -98,6 +100,12 @@ VALUES = {
     "LET S == {1, 2} IN {[n \\in S |-> k + n] : k \\in S}": "{<<2, 3>>, <<3, 4>>}",
     "{{k \\in 1..3 : k > m} : m \\in 0..2}": "{{3}, {2, 3}, {1, 2, 3}}",
     "[m \\in 1..2 |-> {k \\in Nat : k < m}][2] \\cap 0..5": "{0, 1}",
+    "[m \\in 0..2 |-> <<4, 5>>[m]][2]": "5",
+    "[m, n \\in 0..2 |-> <<4, 5>>[m] + n][1, 2]": "6",
+    "[m \\in 0..1 |-> [n \\in 0..1 |-> <<4>>[n]]][0][1]": "4",
+    "LET f == [m \\in 0..2 |-> <<4, 5>>[m]] IN f[1] + f[2]": "9",
+    "LET f[m \\in 0..2] == <<4, 5>>[m] IN f[1]": "4",
+    "<<Gap[1], Gaps(2)[2], (IF TRUE THEN Gap ELSE Gaps(1))[2]>>": "<<4, 10, 5>>",
     "<<Part(1)!2, Part(5)!2, Part(0)!1, Part(0)!2!1, Part(2)!2!(3)>>": "<<TRUE, FALSE, FALSE, 1..3, TRUE>>",
 }
 

@@ -544,10 +544,9 @@ class ActionWriter(Writer):
             if not isinstance(symbol.body, ast.Function) and self._is_put_in_place(symbol, ways[symbol], inside):
                 inside = inside.bind({symbol: Inline(symbol.body, symbol.scope, inside.names)})
             elif ways[symbol] != "unused":
-                way = "lazy" if isinstance(symbol.body, ast.Function) and ways[symbol] == "value" else ways[symbol]
                 variable = self.variable(symbol.name)
-                statements.append(self._assign(variable, self.let_value(symbol, way, inside), symbol.place))
-                inside = inside.bind({symbol: Held(variable, way)})
+                statements.append(self._assign(variable, self.let_value(symbol, ways[symbol], inside), symbol.place))
+                inside = inside.bind({symbol: Held(variable, ways[symbol])})
         return [*statements, *self.step(node.body, inside)]
 
     def _index_step(self, node: ast.Index, frame: Frame) -> list[py.stmt]:

@@ -126,7 +126,7 @@ _RUNTIME: dict[str, Value] = {
         each: getattr(runtime, each)
         for each in "sifted in_set some every some_way every_way unknown queue_after".split()
     },
-    **{each: getattr(values, each) for each in "Set Sequence Function apply updated members".split()},
+    **{each: getattr(values, each) for each in "Set Sequence Function apply apply_rule updated members".split()},
     "same": same,
     "filtered": sets.filtered,
     "all_of": suppositions.all_of,
@@ -494,6 +494,29 @@ class Compiler:
     def _operator_parameters(self, symbol: BuiltIn) -> bool:
         return bool(symbol.module) and any(library.parameters(symbol))
 
+    def makes_function(self, node: ast.Expression, scope: Scope) -> bool:
+        """Whether an expression is a function by its rule, through names, operators, ``LET`` and ``IF``."""
+        while True:
+            node = unlabelled(node)
+            if isinstance(node, ast.Let):
+                scope, node = scope.let(node), node.body
+            elif isinstance(node, ast.Index):
+                node = node.function
+            elif isinstance(node, Itself | ast.Name | ast.Qualified | ast.Part | ast.Apply):
+                symbol = called(node, scope).symbol
+                if isinstance(symbol, Defined) and not symbol.is_recursive:
+                    if isinstance(symbol.body, ast.Function):
+                        return True
+                    node, scope = symbol.body, symbol.scope
+                elif isinstance(symbol, Substituted):
+                    node, scope = symbol.value, symbol.scope
+                else:
+                    return False
+            elif isinstance(node, ast.If):
+                return self.makes_function(node.then, scope) or self.makes_function(node.otherwise, scope)
+            else:
+                return isinstance(node, ast.FunctionOf)
+
     # -- truths -------------------------------------------------------------------------------------------------------
 
     def is_truth(self, node: ast.Expression, scope: Scope) -> bool:
@@ -735,8 +758,11 @@ class Writer:
         return call("products", *self.values(node.factors, frame))
 
     def _index(self, node: ast.Index, frame: Frame) -> py.expr:
-        of = self.value(node.function, frame)
-        return call("apply" if len(node.arguments) == 1 else "applied", of, *self.values(node.arguments, frame))
+        of, arguments = self.value(node.function, frame), self.values(node.arguments, frame)
+        if not isinstance(of, py.Name) and self.compiler.makes_function(node.function, frame.scope):
+            argument = arguments[0] if len(arguments) == 1 else call("Sequence", tuple_of(arguments))
+            return call("apply_rule", function([], of), argument)
+        return call("apply" if len(arguments) == 1 else "applied", of, *arguments)
 
     def _field(self, node: ast.Field, frame: Frame) -> py.expr:
         return call("field", self.value(node.record, frame), constant(node.name))
@@ -891,7 +917,9 @@ class Writer:
         found = self.analysis.of(node.body, frame.scope.let(node))
         ways: dict[Symbol, str] = {}
         for symbol in reversed(symbols):
-            ways[symbol] = held(found, symbol)
+            way = held(found, symbol)
+            is_rule = isinstance(symbol.body, ast.Function) or isinstance(unlabelled(symbol.body), ast.FunctionOf)
+            ways[symbol] = "lazy" if way == "value" and is_rule else way
             found = self.analysis.with_argument(found, symbol, self.analysis.definition(symbol))
         return ways
 

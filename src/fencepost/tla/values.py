@@ -17,6 +17,7 @@ their domains, then by their values. A model value comes before every other valu
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from operator import is_
 from typing import Any, ClassVar
 
@@ -861,9 +862,32 @@ def function_of(
     """
     if not domain.is_reducible:
         return LazyFunction(domain, rule, sifting)
-    if isinstance(domain, Interval) and domain.low == 1:
-        return Sequence([rule(each) for each in range(1, domain.high + 1)])
-    return function({each: rule(each) for each in domain.members()})
+    try:
+        if isinstance(domain, Interval) and domain.low == 1:
+            return Sequence([rule(each) for each in range(1, domain.high + 1)])
+        return function({each: rule(each) for each in domain.members()})
+    except EvaluationError:
+        if not _APPLYING.get():
+            raise
+        return LazyFunction(domain, rule, sifting)
+
+
+_APPLYING = ContextVar("_APPLYING", default=False)
+"""Whether a function is made to be applied."""
+
+
+def apply_rule(make: Callable[[], Value], argument: Value) -> Value:
+    """``make()[argument]`` for a function that ``make`` makes. Where its rule fails for some arguments, it is worked
+    out for this one alone, as in TLC.
+    """
+    try:
+        return apply(make(), argument)
+    except EvaluationError:
+        token = _APPLYING.set(True)
+        try:
+            return apply(make(), argument)
+        finally:
+            _APPLYING.reset(token)
 
 
 def is_name(value: Value) -> bool:
