@@ -388,6 +388,8 @@ def _formula(specification: Specification, entry: Entry, what: str) -> Formula:
     symbol = specification.named(entry.name, what, entry.place)
     if isinstance(symbol, Substituted):
         return Formula(entry.name, symbol.value, symbol.scope, symbol.value.place)
+    if isinstance(symbol, Constant) and not symbol.arity:
+        return Formula(entry.name, ast.Name(entry.name, place=symbol.place), specification.scope, symbol.place)
     if not isinstance(symbol, Defined) or isinstance(symbol.body, ast.Function) or parameters_of(symbol):
         raise ConfigurationError(f"{what} {entry.name} must be a definition without parameters", entry.place)
     return Formula(entry.name, symbol.body, symbol.scope, symbol.place, symbol.comment)

@@ -38,7 +38,7 @@ def _own_level(node: ast.Node, scope: Scope, known: Mapping[Local, int]) -> tupl
             return ACTION, []
         case ast.Fairness() | ast.Unbounded(quantifier="\\AA" | "\\EE"):
             return TEMPORAL, []
-        case ast.Part():
+        case ast.Part() | ast.Qualified() if _is_part(node, cast(Chain, scope)):
             part, given = parts.resolve(node, cast(Chain, scope))
             return CONSTANT, [(part.body, part.scope), *((each, scope) for each in given)]
         case ast.Name() | ast.Qualified():
@@ -66,11 +66,15 @@ def _level_of(symbol: Symbol, known: Mapping[Local, int], inside: list[Place]) -
 def symbol_of(node: ast.Name | ast.Qualified | ast.Part, scope: Scope) -> Symbol:
     """The symbol of a name, or the definition that a part of a definition is."""
     chain = cast(Chain, scope)
-    if isinstance(node, ast.Part):
+    if not isinstance(node, ast.Name) and _is_part(node, chain):
         return parts.resolve(node, chain)[0]
-    if isinstance(node, ast.Qualified) and len(chain.instances(node.steps)) < len(node.steps):
-        return parts.resolve(node, chain)[0]
+    assert not isinstance(node, ast.Part)
     return scope.symbol(node)
+
+
+def _is_part(node: ast.Qualified | ast.Part, scope: Chain) -> bool:
+    """Whether a name goes on into a definition: ``A!1``, or ``A!label``."""
+    return isinstance(node, ast.Part) or len(scope.instances(node.steps)) < len(node.steps)
 
 
 def _inside(node: ast.Node, scope: Scope) -> list[Place]:
