@@ -393,7 +393,21 @@ class Analysis:
         for parameter, argument in zip(parameters, call.arguments, strict=False):
             if parameter in found.used:
                 made = _with_use(made, found, parameter, self.of(*argument))
+        if any(each.arity and self._primes(*one) for each, one in zip(parameters, call.arguments, strict=False)):
+            made = both(made, _in_both_states(made).maybe())
         return made
+
+    def _primes(self, node: ast.Expression, scope: Scope) -> bool:
+        """Whether an operator that is an argument primes what it is given. It may be given all that is read."""
+        if not isinstance(node, ast.Lambda):
+            found = called(node, scope)
+            if isinstance(found.symbol, Defined):
+                return not self.definition(found.symbol).primed.isdisjoint(found.symbol.parameters)
+            if not isinstance(found.symbol, ast.Lambda):
+                return False
+            node, scope = found.symbol, found.scope
+        inner = self.inner(node, node.parameters, scope)
+        return not self.of(node.body, inner.scope).primed.isdisjoint(inner.locals)
 
     def with_argument(self, found: Facts, name: Symbol, argument: Facts) -> Facts:
         """The facts of an expression in which a name stands for another expression."""

@@ -140,8 +140,10 @@ class _Splitter:
 
     def _defined(self, piece: _Piece, symbol: Defined, body: ast.Expression, found: Call) -> list[_Piece] | None:
         parameters = parameters_of(symbol)
+        if symbol.is_recursive or any(each.arity for each in parameters):
+            return None
         values = [self._value(each, scope, piece) for each, scope in found.arguments]
-        if symbol.is_recursive or any(each.arity for each in parameters) or any(not each for each in values):
+        if not all(values):
             return None
         names = {parameter: value[0] for parameter, value in zip(parameters, values, strict=True)}
         return [_Piece(body, symbol.scope, symbol.name, symbol.parameters, {**piece.names, **names})]
