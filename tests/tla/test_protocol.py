@@ -303,6 +303,68 @@ def test_an_initial_predicate_has_one_value_of_each_name(tmp_path: Path) -> None
         checked(path)
 
 
+SMALL = {
+    "functions of an instance that use themselves, and an axiom": (
+        r"""
+I(k) == INSTANCE Powers WITH base <- k
+Init == x = 0 /\ y = 1
+Next == x' = (x + 1) % 3 /\ y' = I(x)!power[2] + I(2)!power[3]
+Inv == x < 3
+AXIOM 1 = 2
+""",
+        (4, 5, 4),
+    ),
+    "operators that prime what they are given": (
+        r"""
+Both(F(_), a, b) == F(a) /\ F(b)
+Again(F(_), a) == Both(F, a, y)
+Fixed(F(_)) == F(x) /\ F(y)
+Keep(v) == v' = v
+Turn(v) == v' \in {0, 1}
+Init == x = 0 /\ y = 1
+Next == Again(Keep, x) \/ Fixed(LAMBDA v : v' = (v + 1) % 3) \/ Fixed(Turn)
+Inv == ENABLED Fixed(Turn) /\ ENABLED Both(Keep, x, y)
+""",
+        (9, 55, 4),
+    ),
+    "functions whose rule fails where they are not applied": (
+        r"""
+Init == x = [i \in 1..2 |-> <<>>] /\ y = 0
+LastOf == [i \in 1..2 |-> x[i][Len(x[i])]]
+Last2[i \in 1..2] == x[i][Len(x[i])]
+Next == \/ \E i \in 1..2 : Len(x[i]) < 2 /\ x' = [x EXCEPT ![i] = Append(@, i)] /\ y' = y
+        \/ \E i \in 1..2 : Len(x[i]) > 0 /\ y' = LastOf[i] /\ UNCHANGED x
+        \/ \E i \in 1..2 : Len(x[i]) > 0 /\ y' = Last2[i] /\ UNCHANGED x
+        \/ \E i \in 1..2 : Len(x[i]) > 0 /\ y' = (LET z == [j \in 1..2 |-> x[j][Len(x[j])]] IN z[i]) /\ UNCHANGED x
+        \/ \E i \in 1..2 : Len(x[i]) > 0 /\ y' = [j \in 1..2 |-> x[j][Len(x[j])]][i] /\ UNCHANGED x
+Inv == y < 3
+""",
+        (21, 155, 6),
+    ),
+    "a label of an action, as an invariant": (
+        r"""
+Init == x = 0 /\ y = 0
+A == /\ x' = (x + 1) % 3
+     /\ ready :: x < 3
+Next == A /\ y' = y
+Inv == A!ready
+""",
+        (3, 4, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_specifications_have_tlc_s_counts(tmp_path: Path, name: str) -> None:
+    text, counts = SMALL[name]
+    powers = ("EXTENDS Naturals", "CONSTANT base", "power[n \\in 0..3] == IF n = 0 THEN 1 ELSE base * power[n - 1]")
+    head = "EXTENDS Naturals, Sequences\nVARIABLES x, y\nCONSTANT Yes"
+    path = files.written(tmp_path, f"{head}\n{text}", files.module("Powers", *powers))
+    path.with_suffix(".cfg").write_text("INIT Init NEXT Next INVARIANTS Inv Yes CONSTANT Yes = TRUE")
+    result = checked(path)
+    assert (result.distinct_states, result.generated_states, result.depth) == counts
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotAProtocol, match="there is no file"):
         loading.find(str(tmp_path / "No.tla"))

@@ -26,7 +26,7 @@ from typing import Any
 from fencepost.tla import ast, python, runtime
 from fencepost.tla.compiler import Argument, Compiler, Entry, Frame, Held, Inline, Rule, Writer, held, is_nested
 from fencepost.tla.errors import SpecificationError
-from fencepost.tla.facts import Itself, called, let_values, parameters_of, unlabelled
+from fencepost.tla.facts import Itself, called, inside, let_values, parameters_of, unlabelled
 from fencepost.tla.python import assigned, call, constant, definition, function, name, tuple_of
 from fencepost.tla.runtime import Choose, PlacedError, Successor
 from fencepost.tla.symbols import LEVEL, BuiltIn, Constant, Defined, Local, Scope, Substituted, Symbol, Variable
@@ -623,13 +623,13 @@ class ActionWriter(Writer):
         """The statements of a function that returns whether the rule of a function is true as an action."""
         assert isinstance(symbol.body, ast.Function)
         statements: list[py.stmt] = []
-        if symbol in self.analysis.function(symbol).used:
+        if inside(symbol) in self.analysis.function(symbol).used:
             itself = self.variable(symbol.name)
             value = call("Lazy", function([], self.defined_function(symbol, frame)))
             statements.append(self._assign(itself, value, symbol.place))
-            frame = frame.bind({symbol: Held(itself, "lazy")})
-        given, inside = self._given_to_rule(symbol.body, frame, "argument", symbol.body.bounds[0].place)
-        return [*statements, *given, *self.steps(symbol.body.body, inside)]
+            frame = frame.bind({inside(symbol): Held(itself, "lazy")})
+        given, of_rule = self._given_to_rule(symbol.body, frame, "argument", symbol.body.bounds[0].place)
+        return [*statements, *given, *self.steps(symbol.body.body, of_rule)]
 
     def _given_to_rule(
         self, node: ast.Function | ast.FunctionOf, frame: Frame, argument: str, place: ast.Place

@@ -887,10 +887,10 @@ class Writer:
         """The function that a definition ``f[x \\in S] == e`` makes."""
         node = symbol.body
         assert isinstance(node, ast.Function)
-        itself = self.variable(symbol.name)
-        inside = frame.within(symbol.scope).bind({symbol: Held(itself)})
+        itself, named = self.variable(symbol.name), facts.inside(symbol)
+        inside = frame.within(symbol.scope).bind({named: Held(itself)})
         rule, sets_of_names = self._of_one(node, node.bounds, inside, lambda within: self.value(node.body, within))
-        if symbol in self.analysis.function(symbol).used:
+        if named in self.analysis.function(symbol).used:
             return self.at(call("recursive", function([itself], rule), *sets_of_names), symbol.place)
         return self.at(call("functional", rule, *sets_of_names), symbol.place)
 

@@ -188,6 +188,13 @@ def unlabelled(node: ast.Expression) -> ast.Expression:
     return node
 
 
+def inside(symbol: Defined) -> Symbol:
+    """A function as its own rule names it. Elsewhere it may take the parameters of its instance, too."""
+    assert isinstance(symbol.scope, Chain)
+    own = symbol.scope.find(symbol.name)
+    return own if isinstance(own, Defined) and own.body is symbol.body else symbol
+
+
 def _is_itself(symbol: Defined, node: ast.Node) -> bool:
     """Whether ``node`` stands in the definition of the function that it names."""
     return isinstance(symbol.body, ast.Function) and _contains(symbol.body.place, node.place)
@@ -272,7 +279,7 @@ class Analysis:
 
     def body(self, symbol: Defined) -> Facts:
         if isinstance(symbol.body, ast.Function):
-            return self.function(symbol).without([symbol])
+            return self.function(symbol).without([inside(symbol)])
         return self.of(symbol.body, symbol.scope)
 
     def function(self, symbol: Defined) -> Facts:
