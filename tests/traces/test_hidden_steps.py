@@ -296,15 +296,16 @@ class Rung(Message):
 
 
 class Bells(Protocol):
-    """A node rings at others, over a network that loses messages. ``looks``: one may be told what is in flight."""
+    """A node rings at others, over a network that loses messages."""
 
     name = "bells"
     nodes: tuple[ModelValue, ...] = model_values("n", 2)
     numbers: range = range(30)
     lossy: bool = constant(True)
     ordered: bool = constant(False)
+    timeouts: bool = constant(True)
     heard: PerKey[ModelValue, int] = per_key(nodes, 0)
-    network: Network = network({Rung: (nodes, nodes)}, lossy=lossy, ordered=ordered)
+    network: Network = network({Rung: (nodes, nodes)}, lossy=lossy, ordered=ordered, timeouts=timeouts)
 
     @action(n=nodes, m=nodes, number=numbers)
     def rings(self, n: ModelValue, m: ModelValue, number: int) -> None:
@@ -318,6 +319,10 @@ class Bells(Protocol):
     @action(n=nodes, m=nodes)
     def finds_nothing(self, n: ModelValue, m: ModelValue) -> None:
         require(not self.network.in_flight(Rung, m, n))
+
+    @action(n=nodes, m=nodes, number=numbers)
+    def misses(self, n: ModelValue, m: ModelValue, number: int) -> None:
+        require(not self.network.is_known(Rung(number, True), m, n))
 
 
 class BellsConformance(Conformance):
@@ -338,6 +343,8 @@ class BellsConformance(Conformance):
         elif event.action == "hears":
             picks = (self.n["n1"], *([like(number=said["number"])] if "number" in said else []))
             yield Step("hears", (("n", n),), picks, receives="it", after=((("heard", n), said["heard"]),))
+        elif event.action == "misses":
+            yield Step("misses", (("n", self.n["n2"]), ("m", n), ("number", said["number"])))
         else:
             yield Step("finds_nothing", (("n", self.n["n2"]), ("m", n)))
 
@@ -389,6 +396,20 @@ def test_losses_that_cannot_help_are_not_tried() -> None:
 
 def test_losses_are_tried_where_a_step_looks_at_what_is_in_flight() -> None:
     assert bells(rung((False, 7), (True, 8))).accepted
+
+
+@pytest.mark.parametrize("timeouts", [True, False])
+@pytest.mark.parametrize("lossy", [True, False])
+def test_losses_are_tried_where_a_step_asks_whether_a_message_is_known(timeouts: bool, lossy: bool) -> None:
+    """It is in flight as long as none is tried, so nothing else looks. With timeouts, what is lost is known too."""
+
+    class Asking(BellsConformance):
+        def constants(self) -> dict[str, Any]:
+            return {"timeouts": timeouts, "lossy": lossy}
+
+    events = [*rung((True, 7)), Event("n1", 1, 2, "misses", "it", {"number": 7})]
+    found = Validator(Asking).validate("it", events)
+    assert (found.accepted, found.undecided) == (lossy and not timeouts, False)
 
 
 def test_losses_are_tried_where_a_message_waits_behind_another() -> None:
