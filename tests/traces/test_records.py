@@ -22,6 +22,7 @@ from traces.foreign_files import FORMATS, Row
 
 from fencepost.errors import ProtocolRaised
 from fencepost.traces import RunsFile, TraceError, TraceEvent, read, records
+from fencepost.traces.event import COLUMNS
 from fencepost.traces.foreign import Foreign, ReadEvent
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -324,6 +325,33 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.ndjson")
     with pytest.raises(TraceError, match="it is a device or a pipe"):
         places(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (pa.array([2**62], pa.timestamp("us")), "date value out of range"),
+        (pa.array([2**31 - 1], pa.date32()), "days=2147483647; must have magnitude"),
+        (pa.array([2**62], pa.duration("s")), "too large to convert"),
+        (pa.array([1], pa.timestamp("us", "Mars/Base")), "UnknownTimeZoneError: 'Mars/Base'"),
+        (pa.array([b"\xff"]).view(pa.string()), "'utf-8' codec can't decode"),
+    ],
+)
+def test_values_that_python_does_not_have_are_refused_in_one_line(
+    tmp_path: Path, values: pa.Array, complaint: str
+) -> None:
+    pq.write_table(pa.table({"a": values}), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=rf"t\.parquet cannot be read: .*{complaint}") as raised:
+        places(tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["action", "parameters"])
+def test_texts_of_a_trace_that_are_no_utf_8_are_refused(tmp_path: Path, name: str) -> None:
+    columns: dict[str, list[Any]] = {field: ["x"] for field in COLUMNS} | {"incarnation": [1], "seq": [1]}
+    pq.write_table(pa.table(columns | {name: pa.array([b"\xff"]).view(pa.string())}), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=r"t\.parquet cannot be read: 'utf-8' codec can't decode byte 0xff"):
+        [*read(tmp_path)]
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         try:
             for batch in file.iter_batches(ROWS):
                 yield from pa.Table.from_batches([batch]).cast(exact).to_pylist()
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:  # no such day, or zone
             raise TraceError(f"{path} cannot be read: {_line(error)}") from error
 
 
@@ -175,7 +175,11 @@ def _cast(found: pa.Table) -> pa.Table:
 def events(path: Path) -> Iterator[TraceEvent]:
     """The events of a file. Raises as :func:`tables`."""
     for found in tables(path):
-        yield from map(TraceEvent, *(_values(found.column(name), name in _FEW) for name in COLUMNS))
+        try:
+            columns = [_values(found.column(name), name in _FEW) for name in COLUMNS]
+        except ValueError as error:  # texts that are no UTF-8
+            raise TraceError(f"{path} cannot be read: {_line(error)}") from error
+        yield from map(TraceEvent, *columns)
 
 
 _FEW = frozenset(("run", "node", "actor", "action", "subject"))
@@ -197,4 +201,5 @@ def table_of(found: Sequence[TraceEvent]) -> pa.Table:
 
 
 def _line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    line = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {line}" if isinstance(error, LookupError) else line
