@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from traces.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
@@ -164,6 +166,18 @@ def test_a_trace_of_which_nothing_is_a_step_is_rejected(said: Callable[..., Said
         write_counters(tmp_path / "t.parquet", {"r": [("a", "sleeps", 1)]}), "--conformance", CONFORMANCE
     )
     assert code == 12 and "no event of the trace is a step of the protocol" in out
+
+
+def test_parameters_that_are_no_json_are_no_fault_of_the_system(said: Callable[..., Said], tmp_path: Path) -> None:
+    write_counters(tmp_path / "t.parquet", {"r": GOOD, "s": GOOD})
+    whole = pq.read_table(tmp_path / "t.parquet")
+    damaged = ["[1]" if place == 2 else each for place, each in enumerate(whole["parameters"].to_pylist())]
+    place = whole.schema.get_field_index("parameters")
+    pq.write_table(whole.set_column(place, "parameters", pa.array(damaged)), tmp_path / "t.parquet")
+    for following in ((), ("--follow", "--for", "0.1")):
+        code, out, complaint = said(tmp_path, "--conformance", CONFORMANCE, *following)
+        assert (code, out, complaint.count("\n")) == (153, "", 1)
+        assert "the parameters of event 1 of node b, incarnation 1 (run r) are no JSON object" in complaint
 
 
 def test_a_run_about_nothing_is_not_covered(said: Callable[..., Said], tmp_path: Path) -> None:

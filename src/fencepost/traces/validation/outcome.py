@@ -103,8 +103,8 @@ def judged(
     explain: Explain | None = None,
     on_verdict: Observer | None = None,
 ) -> Outcome:  # fmt: skip
-    """Validate one trace. Bad events and exceptions of the conformance become the ``problem`` of this trace, so that
-    other traces are still validated.
+    """Validate one trace. Exceptions of the conformance become the ``problem`` of this trace, so that other traces are
+    still validated. Raises :class:`fencepost.traces.TraceError` for events that are damaged.
 
     ``explain``: called for a trace that is not accepted; ``on_verdict``: called for every trace.
     """
@@ -114,9 +114,7 @@ def judged(
         )
     try:
         verdict = validator.validate(subject, events(), shuffle)
-    except TraceError as error:
-        return Outcome(run, subject, False, problem=str(error))
-    except (MemoryError, SystemFailure):
+    except (MemoryError, SystemFailure, TraceError):
         raise
     except (Exception, SystemExit) as error:
         said = str(error) if isinstance(error, FencepostError) else f"the conformance raised {brief(error)}"
