@@ -85,6 +85,18 @@ def test_the_time_that_it_takes_begins_after_the_first_batch(spark: object, tmp_
     assert [outcome.verdict for outcome in told] == ["rejected"]
 
 
+def test_what_is_open_in_the_end_is_not_finished(spark: object, tmp_path: Path) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        file.emit("r", "a", 1, 1, "writes", "good", {"value": 1})
+        file.emit("r", "b", 1, 1, "reads", "waits", {"value": 1})
+    told: list[Outcome] = []
+    with closing(Cluster()) as cluster:
+        follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(), told.extend, lambda: True)
+    found = {outcome.subject: (outcome.verdict, outcome.accepted, outcome.problem) for outcome in told}
+    waits = "a step still waits: b 1 1 reads(w=w1)"
+    assert found == {"good": ("not finished", True, ""), "waits": ("not finished", False, waits)}
+
+
 def test_a_folder_that_a_late_task_writes_to_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     remove, removals = shutil.rmtree, list[str]()
 

@@ -156,18 +156,6 @@ def test_an_event_that_is_there_twice_is_told(said: Callable[..., Said], tmp_pat
     assert code == 153 and "twice or out of order" in complaint
 
 
-def test_an_empty_folder_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
-    code, _, complaint = said(tmp_path, "--conformance", CONFORMANCE)
-    assert code == 153 and "there is no event in" in complaint
-
-
-def test_a_trace_of_which_nothing_is_a_step_is_rejected(said: Callable[..., Said], tmp_path: Path) -> None:
-    code, out, _ = said(
-        write_counters(tmp_path / "t.parquet", {"r": [("a", "sleeps", 1)]}), "--conformance", CONFORMANCE
-    )
-    assert code == 12 and "no event of the trace is a step of the protocol" in out
-
-
 def test_parameters_that_are_no_json_are_no_fault_of_the_system(said: Callable[..., Said], tmp_path: Path) -> None:
     write_counters(tmp_path / "t.parquet", {"r": GOOD, "s": GOOD})
     whole = pq.read_table(tmp_path / "t.parquet")
@@ -192,6 +180,18 @@ def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(
 ) -> None:
     with RunsFile(tmp_path / "t.parquet") as file:
         file.emit("one", "a", 1, 1, "writes", "7")
+def test_an_empty_folder_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
+    code, _, complaint = said(tmp_path, "--conformance", CONFORMANCE)
+    assert code == 153 and "there is no event in" in complaint
+
+
+def test_a_trace_of_which_nothing_is_a_step_is_rejected(said: Callable[..., Said], tmp_path: Path) -> None:
+    code, out, _ = said(
+        write_counters(tmp_path / "t.parquet", {"r": [("a", "sleeps", 1)]}), "--conformance", CONFORMANCE
+    )
+    assert code == 12 and "no event of the trace is a step of the protocol" in out
+
+
         file.emit("two", "a", 1, 1, "writes", "7", {"value": 1})
     code, out, _ = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE, "--json", tmp_path / "o.json")
     assert code == 75
@@ -310,6 +310,26 @@ def test_following_tells_verdicts_as_they_come_and_all_in_the_end(said: Callable
     assert not blank and rest.startswith("REJECTED  1 of 3 traces\n")
 
 
-def test_following_an_empty_folder_ends_with_nothing(said: Callable[..., Said], tmp_path: Path) -> None:
-    code, out, _ = said(tmp_path, "--conformance", CONFORMANCE, "--follow", "--for", "0.1")
-    assert (code, out.splitlines()[0]) == (0, "NOTHING  0 traces")
+def test_what_has_not_ended_while_it_was_followed_is_not_well(said: Callable[..., Said], tmp_path: Path) -> None:
+    """Be it a behaviour so far, or one of which a step waits when following ends."""
+    follow = ("--conformance", CONFORMANCE, "--follow", "--for", "0.1", "--json", tmp_path / "o.json")
+    with TraceWriter(tmp_path / "ended", node="a", run="one") as writer:
+        writer.emit("writes", "7", {"value": 1})
+    assert said(tmp_path / "ended", *follow)[0] == 0
+    assert json.loads((tmp_path / "o.json").read_text())["accepted"] is True
+    open_trace = write_counters(tmp_path / "open.parquet", {"two": GOOD})
+    code, out, _ = said(tmp_path / "ended", open_trace, *follow)
+    assert code == 152 and "\nNOT FINISHED  1 of 2 traces\n" in out
+    assert json.loads((tmp_path / "o.json").read_text())["accepted"] is False
+    code, out, _ = said(open_trace, write_counters(tmp_path / "waits.parquet", {"three": BAD}), *follow)
+    assert code == 152 and "\nNOT FINISHED  2 traces\n" in out
+    assert "Run three, subject 7:\nThe protocol takes 3 of 4 steps. Then none of these can be taken:" in out
+
+
+def test_following_what_nothing_comes_of_is_not_well(said: Callable[..., Said], tmp_path: Path) -> None:
+    """As without `--follow`, where there is no trace."""
+    code, out, _ = said(
+        tmp_path, "--conformance", CONFORMANCE, "--follow", "--for", "0.1", "--json", tmp_path / "o.json"
+    )
+    assert (code, out.splitlines()[0]) == (153, "NOTHING  0 traces")
+    assert json.loads((tmp_path / "o.json").read_text())["accepted"] is False

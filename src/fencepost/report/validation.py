@@ -19,6 +19,7 @@ from fencepost.traces.validation.behaviour import behaviour_of, end_of, shown_of
 from fencepost.traces.validation.outcome import (
     ACCEPTED,
     NOT_COVERED,
+    NOT_FINISHED,
     RAISED,
     REJECTED,
     Alternative,
@@ -79,15 +80,9 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
     traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
     raised = [outcome for outcome in outcomes if outcome.verdict == RAISED]
-    undecided = [outcome for outcome in outcomes if outcome.undecided]
-    worst = (
-        rejected
-        or raised
-        or uncovered
-        or undecided
-        or [outcome for outcome in outcomes if outcome.finished]
-        or outcomes
-    )
+    unfinished = [outcome for outcome in outcomes if outcome.verdict == NOT_FINISHED]
+    unfinished.sort(key=lambda outcome: outcome.accepted)  # those with a step that waits come first
+    worst = rejected or raised or uncovered or unfinished or outcomes
     verdict = worst[0].verdict.upper() if worst else "NOTHING"
     many = (
         f"{len(worst):,} of {numbers.plural(traces, 'trace')}"
@@ -105,7 +100,7 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     ]
     parts = [f"{verdict}\n{what}", "\n".join(f"  {name:<8}{figure}" for name, figure in figures)]
     if traces > 1:
-        shown = outcomes if traces <= MOST_ROWS else [*rejected, *raised, *uncovered, *undecided][:MOST_ROWS]
+        shown = outcomes if traces <= MOST_ROWS else [*rejected, *raised, *uncovered, *unfinished][:MOST_ROWS]
         if shown:
             parts.append(table(shown))
         left = Counter(outcome.verdict for outcome in outcomes)
@@ -114,7 +109,7 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
         if more:
             parts.append(f"{'More' if shown else 'All'}: {', '.join(more)}. --json FILE has each.")
     if len(worst) > 1 and not worst[0].accepted:
-        parts.append(reasons(worst))
+        parts.append(reasons([outcome for outcome in worst if not outcome.accepted]))
     if worst and not worst[0].accepted:
         first = worst[0]
         heading = [f"Run {first.run}, subject {first.subject or 'none'}:"] if traces > 1 else []
@@ -249,7 +244,7 @@ def data(outcomes: Sequence[Outcome], protocol: str, conformance: str, seconds: 
     return {
         "protocol": protocol,
         "conformance": conformance,
-        "accepted": all(outcome.accepted for outcome in outcomes),
+        "accepted": bool(outcomes) and all(outcome.verdict == ACCEPTED for outcome in outcomes),
         "traces": len(outcomes),
         "rejected": sum(outcome.verdict == REJECTED for outcome in outcomes),
         "raised": sum(outcome.verdict == RAISED for outcome in outcomes),

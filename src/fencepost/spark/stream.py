@@ -63,8 +63,9 @@ def follow(
     report: Callable[[list[Outcome]], None],
     until: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Report the verdicts of traces as they become certain. Ends when ``until`` returns true, or at a
-    KeyboardInterrupt. ``until`` is called only after the first batch, so the start of Spark does not count.
+    """Report the verdicts of traces as they become certain, and in the end those that are not finished. Ends when
+    ``until`` returns true, or at a KeyboardInterrupt. ``until`` is called only after the first batch, so the start of
+    Spark does not count.
 
     Raises :class:`fencepost.traces.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
     conformance raises when asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
@@ -82,10 +83,12 @@ def follow(
         stream = verdicts(spark, sources, request, limits, cluster.cores)
 
         raised: list[str] = []
+        still_open: dict[tuple[str, int], list[Outcome]] = {}
 
         def batch(frame: Any, number: int) -> None:
             results = results_of(frame.collect())
             raised.extend(each.raised for each in results if each.raised is not None)
+            still_open.update({each.still_open[:2]: each.still_open[2] for each in results if each.still_open})
             found = [each.outcome for each in results if each.outcome is not None]
             if found:
                 report(found)
@@ -102,6 +105,9 @@ def follow(
             raise ProtocolRaised(raised[0])
         if query.exception() is not None:
             raise SystemFailure(f"Spark failed: {reason(query.exception())}")
+        _stop(query)  # so that no more verdicts come
+        if left := [outcome for some in still_open.values() for outcome in some]:
+            report(left)
 
 
 @contextlib.contextmanager
@@ -200,8 +206,8 @@ def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limit
 def watch_task(
     request: Request, limits: Limits, key: tuple[Any, ...], frames: Iterator[Any], state: Any
 ) -> Iterator[Any]:
-    """Feed the events of a share of the subjects of a run, and yield the verdicts that are certain, or what the
-    conformance raised when asked what is over.
+    """Feed the events of a share of the subjects of a run, and yield the verdicts that are certain and the traces that
+    are still open, or what the conformance raised when asked what is over.
     """
     kept = _decode(state.get[0]) if state.exists else None
     explain = explaining(request.last, request.width)
@@ -213,6 +219,7 @@ def watch_task(
             watch.feed((event_of(*row) for row in rows), now)
     try:
         results = [row_of(TaskResult(outcome)) for outcome in watch.look(now)]
+        results.append(row_of(TaskResult(still_open=(str(key[0]), int(key[1]), watch.unfinished()))))
     except ProtocolRaised as error:
         results = [row_of(TaskResult(raised=str(error)))]
     state.update((_encode(watch.state),))

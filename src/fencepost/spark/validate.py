@@ -66,13 +66,14 @@ NEEDED = pa.schema(
 
 
 class TaskResult(msgspec.Struct):
-    """A result of a task: the outcome of a trace; with coverage, the visits of all its traces; or what the conformance
-    raised when asked what is over.
+    """A result of a task: the outcome of a trace; with coverage, the visits of all its traces; what the conformance
+    raised when asked what is over; or the traces of a run and share that are still open.
     """
 
     outcome: Outcome | None = None
     visits: Visits | None = None
     raised: str | None = None
+    still_open: tuple[str, int, list[Outcome]] | None = None
 
 
 def validated(

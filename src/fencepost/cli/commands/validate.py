@@ -30,7 +30,7 @@ from fencepost.traces.reading import files_of_records
 from fencepost.traces.validation import live, registry
 from fencepost.traces.validation.conformance import Conformance
 from fencepost.traces.validation.coverage import Coverage, Visits
-from fencepost.traces.validation.outcome import NOT_COVERED, RAISED, REJECTED, Outcome, judged
+from fencepost.traces.validation.outcome import NOT_COVERED, NOT_FINISHED, RAISED, REJECTED, Outcome, judged
 from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.search import MOST_TRIED
 from fencepost.traces.validation.tail import Tail, not_followed
@@ -179,8 +179,10 @@ def run(args: argparse.Namespace) -> int:
         else errors.PROTOCOL_RAISED
         if RAISED in verdicts
         else errors.NOT_COMPLETE
-        if NOT_COVERED in verdicts or any(outcome.undecided for outcome in outcomes)
+        if not verdicts.isdisjoint((NOT_COVERED, NOT_FINISHED))
         else errors.HOLDS
+        if verdicts
+        else errors.SYSTEM_FAILED
     )
 
 

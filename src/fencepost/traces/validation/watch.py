@@ -116,6 +116,16 @@ class Watch:
     @property
     def is_waiting(self) -> bool:
         """Whether any subject must be looked at again even without new events."""
+    def unfinished(self) -> list[Outcome]:
+        """All remaining traces as not finished, with what is known of them. Nothing is validated for that."""
+        return [
+            Outcome(
+                self.run, name, not subject.failing, events=len(subject.events), finished=False,
+                problem=f"a step still waits: {', '.join(subject.failing)}" if subject.failing else "",
+            )
+            for name, subject in self.state.subjects.items()
+        ]  # fmt: skip
+
         return bool(self.state.subjects)
 
     def _look(self, name: str, now: float, ended: set[tuple[str, int]]) -> Outcome | None:
