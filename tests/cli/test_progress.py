@@ -14,7 +14,7 @@ import fencepost
 from fencepost import Progress, Protocol, state
 from fencepost.checker.engines.announcing import announced, compiling
 from fencepost.checker.engines.interface import COMPILING, MORE, Exploration
-from fencepost.cli.progress import Entries, Estimate, Line, per_second, roughly
+from fencepost.cli.progress import Entries, Estimate, Line, TracesLine, per_second, roughly
 from fencepost.text.numbers import duration, rate
 
 
@@ -277,3 +277,31 @@ def test_a_slow_rate_is_not_none() -> None:
     assert [rate(each) for each in (0, 0.166, 4.25, 43.2, 4_980, 8_020_000)] == [
         "0 a second", "0.17 a second", "4.2 a second", "43 a second", "4,980 a second", "8.02 million a second",
     ]  # fmt: skip
+
+
+def test_traces_are_counted_and_a_long_one_shows_its_steps(clock: Clock, terminal: Terminal) -> None:
+    with TracesLine(terminal, 3, clock) as line:
+        clock.now += 4
+        line.report(1, 8000)
+        assert terminal.line() == "1 of 3 traces   8,000 steps (2,000/s)   4.0 s   about 10 s left"
+        for steps in (1000, 3000):
+            clock.now += 1
+            line.within(steps, 900_000)
+        assert terminal.line() == "1 of 3 traces   3,000 of 900,000 steps (2,000/s)   6.0 s"  # what comes after it?
+        line.report(1, 900_000)
+        for steps in (1000, 5000):
+            clock.now += 1
+            line.within(steps, 85_000)
+        assert terminal.line() == "2 of 3 traces   5,000 of 85,000 steps (4,000/s)   8.0 s   about 20 s left"
+        clock.now += 1
+        line.within(900, 85_000)  # steps were taken back
+        assert terminal.line() == "2 of 3 traces   900 of 85,000 steps (0/s)   9.0 s"
+    assert terminal.line() == ""
+
+
+def test_a_long_trace_is_drawn_a_few_times_a_second(clock: Clock, terminal: Terminal) -> None:
+    with TracesLine(terminal, 1, clock) as line:
+        for steps in range(0, 100_000, 100):
+            clock.now += 0.001
+            line.within(steps, 100_000)
+        assert terminal.getvalue().count("of 100,000 steps") == 6  # of a second, the first half has none

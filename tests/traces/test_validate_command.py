@@ -14,7 +14,9 @@ import pytest
 from traces.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
 from fencepost.cli.commands import validate
+from fencepost.cli.progress import TracesLine
 from fencepost.traces import RunsFile, TraceWriter
+from fencepost.traces.validation import search
 
 CONFORMANCE = str(Path(__file__).parent / "counting.py")
 
@@ -112,6 +114,16 @@ def test_what_the_conformance_does_not_cover_is_neither(said: Callable[..., Said
     assert code == 152
     assert out.startswith("NOT COVERED  1 of 2 traces\n")
     assert "The conformance does not cover it: writers that cheat; the protocol has none." in out
+
+
+def test_a_long_trace_shows_how_far_it_is(
+    said: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(TracesLine, "within", lambda line, *far: found.append(far))
+    monkeypatch.setattr(search, "TOLD_EVERY", 2)
+    assert said(write_counters(tmp_path / "t.parquet", {"r": GOOD}), "--conformance", CONFORMANCE)[0] == 0
+    assert found == [(1, 5), (3, 5)]
 
 
 def test_any_order_that_causes_allow_is_accepted(said: Callable[..., Said], tmp_path: Path) -> None:

@@ -168,19 +168,46 @@ class Seeds(Bottom):
 
 
 class TracesLine(Bottom):
-    """Draws the progress of a validation of traces: call :meth:`report`."""
+    """Draws the progress of a validation of ``traces`` traces: call :meth:`report`, and within a long one
+    :meth:`within`.
+    """
 
-    def report(self, done: int, steps: int, of: int) -> None:
-        """Show that ``done`` of ``of`` traces are done, with ``steps`` steps."""
+    def __init__(self, terminal: TextIO | None, traces: int = 0, clock: Clock = time.monotonic) -> None:
+        super().__init__(terminal, clock)
+        self._traces = traces
+        self._done = self._steps = 0
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def report(self, traces: int, steps: int) -> None:
+        """Count traces that are done, with their steps."""
+        self._done += traces
+        self._steps += steps
+        self._samples.clear()
+        now = self._clock()
+        if self._is_due(now):
+            seconds = now - self._started
+            left = (self._traces - self._done) * seconds / self._done if seconds > 2 else None
+            self._show(numbers.plural(self._steps, "step"), self._steps / seconds, seconds, left)
+
+    def within(self, steps: int, of: int) -> None:
+        """Show how many steps of the present trace are taken. They become fewer where steps are taken back. There is no
+        estimate then, nor before the last trace, since the length of others is not known.
+        """
         now = self._clock()
         if not self._is_due(now):
             return
-        seconds = now - self._started
-        left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
-        self._write(
-            f"{done:,} of {numbers.plural(of, 'trace')}   {numbers.plural(steps, 'step')}"
-            f" ({per_second(steps / seconds)})   {duration(seconds)}{left}"
-        )
+        self._samples.append((now, steps))
+        while len(self._samples) > 2 and now - self._samples[0][0] > WINDOW:
+            self._samples.popleft()
+        since, before = self._samples[0]
+        rate = max(0.0, (steps - before) / (now - since)) if now > since else 0.0
+        left = (of - steps) / rate if rate and self._done + 1 == self._traces else None
+        self._show(f"{steps:,} of {numbers.plural(of, 'step')}", rate, now - self._started, left)
+
+    def _show(self, steps: str, rate: float, seconds: float, left: float | None) -> None:
+        estimate = f"   {roughly(left)} left" if left is not None else ""
+        traces = f"{self._done:,} of {numbers.plural(self._traces, 'trace')}"
+        self._write(f"{traces}   {steps} ({per_second(rate)})   {duration(seconds)}{estimate}")
 
     def doing(self, what: str) -> None:
         """Show the current work of a Spark cluster."""

@@ -272,15 +272,15 @@ def _here(
     request, names = _request(args, shuffle=args.shuffle, coverage=args.coverage), traces.names()
     tasks = [(request, some) for some in _shares(names, traces.take if space is None else traces.rows)]
     jobs = max(1, min(args.workers or cores(), traces.count // SHARE, len(tasks)))
-    here = Validator(conformance, most_tried=args.most_tried) if jobs == 1 else None
     found: list[Outcome] = []
-    steps, visits = 0, Visits()
-    with TracesLine(sys.stderr) as line, in_processes(partial(judged_all, validator=here), tasks, jobs) as done:
-        for outcomes, visited in done:
-            found += outcomes
-            visits.add(visited)
-            steps += sum(outcome.steps for outcome in outcomes)
-            line.report(len(found), steps, len(names))
+    visits = Visits()
+    with TracesLine(sys.stderr, len(names)) as line:
+        here = Validator(conformance, most_tried=args.most_tried, report=line.within) if jobs == 1 else None
+        with in_processes(partial(judged_all, validator=here), tasks, jobs) as done:
+            for outcomes, visited in done:
+                found += outcomes
+                visits.add(visited)
+                line.report(len(outcomes), sum(outcome.steps for outcome in outcomes))
     return found, visits, _in_space(traces, conformance, space) if space is not None else None
 
 

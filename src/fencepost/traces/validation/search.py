@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -58,8 +58,14 @@ GROWTH = 2
 factor.
 """
 
+TOLD_EVERY = 256
+"""Moves between two reports of how far a search is."""
+
 MOST_FRONTS = 20
 """The most places that are explained, of those where no way goes on."""
+
+
+Report: TypeAlias = Callable[[int, int], None]
 
 
 class _Bound(Exception):
@@ -127,7 +133,9 @@ class _Move:
 
 @dataclass
 class Search:
-    """One search for a path. ``hidden``: the steps that may be taken without an event."""
+    """One search for a path. ``hidden``: the steps that may be taken without an event. ``report``: called now and then
+    with how many of the steps are taken, and how many there are.
+    """
 
     replayer: Replayer
     steps: Sequence[Step]
@@ -137,6 +145,7 @@ class Search:
     hidden: Sequence[Step] = ()
     most_tried: int = MOST_TRIED
     shuffle: int | None = None
+    report: Report | None = None
     tried: int = 0
     moves: list[_Move] = field(default_factory=list)
     refused: list[tuple[int, int]] = field(default_factory=list)
@@ -171,7 +180,11 @@ class Search:
         """The state after them; None as long as all moves are kept."""
         self.most_known = 0
         verdict.accepted = True
+        turns = 0
         while self._count_moves() < len(self.steps):
+            turns += 1
+            if not turns % TOLD_EVERY and self.report is not None:
+                self.report(self._count_moves(), len(self.steps))
             try:
                 if not self.may_turn:
                     self._let_go()

@@ -13,7 +13,7 @@ from fencepost.language.values import NotAValue, encode, freeze
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Objection
 from fencepost.traces.validation.order import PartialOrder, are_in_lines
 from fencepost.traces.validation.replay import CACHE_LIMIT, MANY, Replayer, specifications
-from fencepost.traces.validation.search import MOST_TRIED, Search
+from fencepost.traces.validation.search import MOST_TRIED, Report, Search
 from fencepost.traces.validation.steps import ANY, Step
 from fencepost.traces.validation.verdict import Verdict
 
@@ -34,15 +34,21 @@ class Validator:
     After ``cache_limit`` evaluations the least recently used replayers are dropped. This bounds memory.
 
     ``replayer``: a fixed one, with constants of its own. Traces must stay within its bounds. ``most_tried``: the most
-    steps that are tried for one trace, to find those that it leaves out.
+    steps that are tried for one trace, to find those that it leaves out. ``report``: called now and then within a
+    trace, with how many of its steps are taken, and how many it has.
     """
 
     def __init__(
-        self, conformance: type[Conformance], replayer: Replayer | None = None, most_tried: int = MOST_TRIED
+        self,
+        conformance: type[Conformance],
+        replayer: Replayer | None = None,
+        most_tried: int = MOST_TRIED,
+        report: Report | None = None,
     ) -> None:
         self.conformance = conformance
         self.most_tried = most_tried
         self.cache_limit = CACHE_LIMIT
+        self.report = report
         self._fixed = replayer
         self.replayers: dict[tuple[Any, ...], Replayer] = {}
         """By protocol and constants, the most recently used last."""
@@ -127,7 +133,7 @@ class Validator:
         hidden = [] if verdict.problem else _hidden(conformance, replayer, steps)
         if len(steps) > MANY:
             sources = _bare(sources)
-        return Search(replayer, steps, sources, order, verdict, hidden, self.most_tried, shuffle)
+        return Search(replayer, steps, sources, order, verdict, hidden, self.most_tried, shuffle, self.report)
 
 
 def _hidden(conformance: Conformance, replayer: Replayer, steps: Iterable[Step]) -> list[Step]:
