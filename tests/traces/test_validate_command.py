@@ -180,18 +180,6 @@ def test_parameters_that_are_no_json_are_no_fault_of_the_system(said: Callable[.
         assert "the parameters of event 1 of node b, incarnation 1 (run r) are no JSON object" in complaint
 
 
-def test_a_run_about_nothing_is_not_covered(said: Callable[..., Said], tmp_path: Path) -> None:
-    with TraceWriter(tmp_path, node="a", run="r"):
-        pass
-    code, out, _ = said(tmp_path, "--conformance", CONFORMANCE)
-    assert code == 152 and out.startswith("NOT COVERED") and "no event of the run is about any subject" in out
-
-
-def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(
-    said: Callable[..., Said], tmp_path: Path
-) -> None:
-    with RunsFile(tmp_path / "t.parquet") as file:
-        file.emit("one", "a", 1, 1, "writes", "7")
 def test_an_empty_folder_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
     code, _, complaint = said(tmp_path, "--conformance", CONFORMANCE)
     assert code == 153 and "there is no event in" in complaint
@@ -204,6 +192,18 @@ def test_a_trace_of_which_nothing_is_a_step_is_rejected(said: Callable[..., Said
     assert code == 12 and "no event of the trace is a step of the protocol" in out
 
 
+def test_a_run_about_nothing_is_not_covered(said: Callable[..., Said], tmp_path: Path) -> None:
+    with TraceWriter(tmp_path, node="a", run="r"):
+        pass
+    code, out, _ = said(tmp_path, "--conformance", CONFORMANCE)
+    assert code == 152 and out.startswith("NOT COVERED") and "no event of the run is about any subject" in out
+
+
+def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(
+    said: Callable[..., Said], tmp_path: Path
+) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        file.emit("one", "a", 1, 1, "writes", "7")
         file.emit("two", "a", 1, 1, "writes", "7", {"value": 1})
     code, out, _ = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE, "--json", tmp_path / "o.json")
     assert code == 75
@@ -258,6 +258,21 @@ def test_a_conformance_that_breaks_while_traces_are_followed(said: Callable[...,
     )
     code, _, complaint = said(*given, "--conformance", judging)
     assert code == 75 and complaint.startswith("fencepost: the conformance raised NameError: name 'nobody'")
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("is_over", "is_over returns a value of type NoneType: return True or False"),
+        ("still_needed", "still_needed returns a value of type NoneType: return Events in a list, or yield them"),
+    ],
+)
+def test_a_method_that_returns_nothing_while_traces_are_followed(
+    said: Callable[..., Said], tmp_path: Path, method: str, told: str
+) -> None:
+    wrong = broken(tmp_path, "    def constants(", f"    {method} = lambda events: None\n\n    def constants(")
+    code, _, complaint = said(tmp_path / "t.parquet", "--conformance", wrong, "--follow", "--for", "0.1")
+    assert (code, complaint) == (75, f"fencepost: CountingConformance.{told}\n")
 
 
 def test_subjects_that_are_no_expression_are_refused(said: Callable[..., Said], tmp_path: Path) -> None:

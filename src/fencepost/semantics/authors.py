@@ -46,9 +46,11 @@ def brief(error: BaseException) -> str:
     raised = line_of(error)
     where = f" at {raised[0]}:{raised[1]}" if raised is not None else ""
     # str() of a KeyError is the repr of its key. Drop the quotes.
-    said = (
-        error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
-    )
+    is_key = isinstance(error, KeyError) and error.args and isinstance(error.args[0], str)
+    try:
+        said = error.args[0] if is_key else str(error)
+    except Exception:  # of the author's own class
+        said = ""
     text = said.strip().splitlines()
     return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"
 

@@ -110,6 +110,10 @@ class Specification(Replayer):
                 changed["parameters"] = self.complete(step.action, changed["parameters"])
         return replace(step, **changed)
 
+    def unknown(self, step: Step) -> str:
+        """Nothing: values of TLA+ have any fields."""
+        return ""
+
     def names(self, action: str) -> tuple[str, ...]:
         """The names of an action's parameters in its definition."""
         declared = self.actions.get(action)

@@ -75,6 +75,10 @@ class Objection:
     event: Event
     why: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Event) or not isinstance(self.why, str):
+            raise TypeError(f"an objection is of an event and a text: {self!r}")
+
 
 class NotCovered(Exception):
     """A trace has an event that the conformance cannot map to the protocol."""

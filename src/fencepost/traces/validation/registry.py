@@ -31,6 +31,13 @@ Traces of logs are checked against `running-log`, traces of quorums against `run
 """
 
 
+METHODS = (
+    "of", "constants", "bind", "steps", "hidden", "in_order", "objections", "is_untouched", "names", "is_over",
+    "still_needed", "read",
+)  # fmt: skip
+"""What a conformance may define."""
+
+
 def resolve(reference: str, protocol: str | None = None, configuration: str | None = None) -> type[Conformance]:
     """The conformance named by ``reference``: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. ``protocol`` and
     ``configuration``: as for :func:`from_file`. Raises as :func:`shipped` and :func:`from_file`.
@@ -68,7 +75,7 @@ def from_file(reference: str, protocol: str | None = None, configuration: str | 
         _look(each, path)
         try:
             re.compile(each.subjects)
-        except (re.error, TypeError) as error:
+        except re.error as error:
             raise NotAProtocol(f"{each.__name__}.subjects in {path} is no regular expression: {error}") from None
     if colon:
         chosen = conformances.get(name) or next((each for each in conformances.values() if each.name == name), None)
@@ -112,6 +119,15 @@ def _look(conformance: type[Conformance], path: str) -> None:
         )
     if not hasattr(conformance, "name"):
         raise NotAProtocol(f"{name} in {path} has no name: write name = ...")
+    for method in METHODS:
+        if not callable(found := getattr(conformance, method)):
+            raise NotAProtocol(f"{name}.{method} in {path} is {found!r}, and no method")
+    for attribute in ("name", "subjects"):
+        if not isinstance(text := getattr(conformance, attribute), str):
+            raise NotAProtocol(f"{name}.{attribute} in {path} is {text!r}, and no text")
+    heeds = conformance.heeds
+    if not isinstance(heeds, (tuple, list, set, frozenset)) or not all(isinstance(each, str) for each in heeds):
+        raise NotAProtocol(f"{name}.heeds in {path} is {heeds!r}, and no tuple of names of actions")
     if not isinstance(inspect.getattr_static(conformance, "read"), (classmethod, staticmethod)):
         raise NotAProtocol(f"{name}.read in {path} is no classmethod: write @classmethod above it")
 
@@ -138,6 +154,10 @@ def _against(
         raise NotAProtocol(
             f"{conformance.__name__}.protocol in {path} is {own!r}, and no {loading.SPECIFICATION} file: import the"
             " class of a protocol in Python"
+        )
+    if not isinstance(conformance.configuration, str | None):
+        raise NotAProtocol(
+            f"{conformance.__name__}.configuration in {path} is {conformance.configuration!r}, and no name of a file"
         )
     if configuration is None and conformance.configuration is not None:
         configuration = str(folder / conformance.configuration)

@@ -19,7 +19,7 @@ from inspect import unwrap
 from itertools import product
 from math import inf, prod
 from operator import itemgetter
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, TypeAlias
 
 from fencepost.errors import ProtocolRaised, naming_extra
@@ -28,11 +28,22 @@ from fencepost.language.declarations import Declared
 from fencepost.language.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.language.network import FATES, NetworkShape
 from fencepost.language.protocol import Protocol
-from fencepost.language.values import ModelValue, NotAValue, Value, encode, freeze, kind_of, same, show, show_call
+from fencepost.language.values import (
+    ModelValue,
+    NotAValue,
+    Record,
+    Value,
+    encode,
+    freeze,
+    kind_of,
+    same,
+    show,
+    show_call,
+)
 from fencepost.semantics.authors import failure_text
 from fencepost.semantics.state import ValueTable, encode_path
 from fencepost.text.plain import meant
-from fencepost.traces.validation.steps import ANY, Matcher, Parameters, Pick, Step, Way
+from fencepost.traces.validation.steps import ANY, Like, Matcher, Parameters, Pick, Step, Way
 
 MOST_OPEN = 10_000
 """The most values that a part of a step may have where the trace leaves it open."""
@@ -298,6 +309,8 @@ class Replayer:
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
         self._setups = protocol.declared("initial")
         self._networks = [shape for shape in protocol.shapes.values() if isinstance(shape, NetworkShape)]
+        self._found = set[tuple[str, bool]]()
+        """The paths of ``like(...)`` that something may have; whether messages may."""
         self._wants_less = False
         self.is_thorough = self.has_passed_over = False
         """Whether no way is passed over; whether one that loses a message has been."""
@@ -357,8 +370,11 @@ class Replayer:
         """
         if len(row) < len(self.store.slots):
             row.extend([0] * (len(self.store.slots) - len(row)))
-        key = _key(action, parameters, picks) if self.remembers else ()
-        node = self._tries.get(key)
+        try:
+            key = _key(action, parameters, picks) if self.remembers else ()
+            node = self._tries.get(key)
+        except TypeError as error:
+            raise ProtocolRaised(f"a parameter or a pick of {action} is no value: {error}") from error
         while type(node) is _Node:
             node = node.children.get(row[node.slot])
         if type(node) is _Chain:
@@ -432,6 +448,45 @@ class Replayer:
     def adapted(self, step: Step) -> Step:
         """A step of a conformance as this replays it."""
         return step
+
+    def unknown(self, step: Step) -> str:
+        """What a step names that nothing can be or have, whatever a system does: a field of records that it picks or
+        compares, a receiver. In words; empty if there is none.
+        """
+        found = ""
+        for _, wanted in step.tells:
+            found = found or self._unknown_field(wanted, True)
+        for pick in step.picks:
+            if type(pick) is Like:
+                found = found or self._unknown_field(pick, False)
+        for parts in (step.parameters, step.before, step.after):
+            for _, value in parts:
+                if type(value) is Like:
+                    found = found or self._unknown_field(value, False)
+        for end in step.to or ():
+            if not isinstance(end, ModelValue):
+                return f"{end!r} as a receiver (to), and the ends of networks are model values"
+        return found
+
+    def _unknown_field(self, wanted: Matcher, is_message: bool) -> str:
+        for path, value in wanted.fields if isinstance(wanted, Like) else ():
+            if (path, is_message) not in self._found:
+                if problem := self._lacking(path, is_message):
+                    return f"like({path.replace('.', '__')}={show(value)}), {problem}"
+                self._found.add((path, is_message))
+        return ""
+
+    def _lacking(self, path: str, is_message: bool) -> str:
+        """That no record has a field of this path; for a message, that none of the networks has. Else nothing."""
+        name, protocol = self.protocol.name, type(self.protocol)
+        messages = [kind for network in self._networks for kind in network.routes]
+        own = [kind for kind in _records() if kind.__module__ == protocol.__module__]
+        for place, part in enumerate(path.split(".")):
+            if not any(_may_have(kind, part) for kind in (messages if is_message and not place else _records())):
+                what = "record" if place else "message" if is_message else "message and no other record"
+                fields = dict.fromkeys(field for kind in (not place and messages) or own for field in kind._fields)
+                return f"and no {what} of {name} has a field {part}: there are {', '.join(fields) or 'none'}"
+        return ""
 
     def alternatives(self, action: str) -> list[str]:
         """The actions that a name stands for, if it is none of an action. There are none in Python."""
@@ -701,6 +756,26 @@ class _Chain:
     read: Callable[[list[int]], Any]
     numbers: Any
     leaf: Taken | Refused | Open
+
+
+def _records(of: type[Record] = Record) -> Iterator[type[Record]]:
+    """All classes of records that this process knows."""
+    for each in of.__subclasses__():
+        yield each
+        yield from _records(each)
+
+
+def _may_have(kind: type[Record], name: str) -> bool:
+    """Whether records of a class may have an attribute: a field, what the class has, or what its own Python names."""
+    if name in kind._fields or hasattr(kind, name) or hasattr(kind, "__getattr__"):
+        return True
+    codes = [
+        function.__code__
+        for each in kind.__mro__
+        for function in vars(each).values()
+        if isinstance(function, FunctionType)
+    ]
+    return any(name in code.co_names or name in code.co_consts for code in codes)
 
 
 def specifications(file: str) -> Any:

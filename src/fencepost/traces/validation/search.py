@@ -426,12 +426,15 @@ class Search:
         for path, expected in parts:
             try:
                 found = self.replayer.value(row, path)
-            except KeyError:
+            except (KeyError, TypeError):  # a part that is no key
                 named = ".".join(map(str, path))
                 raise ProtocolRaised(f"{self.replayer.protocol.name} has no part {named} in its state") from None
             if not (expected.matches(found) if isinstance(expected, Matcher) else same(found, expected)):
+                named = ".".join(map(str, path))
+                if isinstance(expected, list):  # of JSON, say: no state has one
+                    raise ProtocolRaised(f"{named} is compared with the list {expected}: give a tuple")
                 traced = expected if isinstance(expected, Matcher) else show(expected)
-                return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
+                return f"{named} is {show(found)} {when}, and the trace says {traced}"
         return ""
 
     # -- other ways ----------------------------------------------------------------------------------------------------

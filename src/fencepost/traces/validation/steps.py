@@ -21,6 +21,9 @@ in which they were sent.
 Version: TypeAlias = tuple[Hashable, int]
 """One version of an object that is replaced as a whole: the object's name and the version number."""
 
+_ABSENT = object()
+"""What a record has in place of a field that it lacks. It is no value, so nothing is the same: None is not."""
+
 
 class Matcher:
     """What a conformance says of a value in place of the value itself."""
@@ -50,8 +53,8 @@ class Like(Matcher):
             for name in path.split("."):
                 if not isinstance(found, Record):
                     return False
-                found = getattr(found, name, None)
-            if not same(found, wanted):
+                found = getattr(found, name, _ABSENT)
+            if not same(found, wanted) and (found is _ABSENT or wanted is not ANY):
                 return False
         return True
 
@@ -86,7 +89,9 @@ class Has(Matcher):
 
 
 def like(**fields: Value) -> Like:
-    """Matches the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
+    """Matches the record with these fields; ``entry__id`` names the field ``id`` of ``entry``. :data:`ANY`: any
+    value.
+    """
     return Like(tuple([(_path(name), fields[name]) for name in sorted(fields)]))
 
 
@@ -159,11 +164,22 @@ class Step(msgspec.Struct, gc=False):
     wrong: str = ""
 
     def __post_init__(self) -> None:
+        if type(self.action) is not str and not isinstance(self.action, str | _Unsaid | None):
+            raise TypeError(f"the action of a step is {self.action!r}, and no name")
         if set(map(type, _lists(self))) != {tuple}:
             for name, held in zip(_LISTS, _lists(self), strict=True):
                 if not isinstance(held, (list, tuple)):
                     raise TypeError(f"{name} of {self.action} is {held!r}, and no tuple")
                 setattr(self, name, tuple(held))
+        if len(self.picks) > 1:
+            for pick in self.picks[:-1]:
+                if pick is ...:
+                    raise ValueError(f"picks of {self.action} has ... before another pick")
+        if type(self.may_skip) is not bool or type(self.wrong) is not str:
+            for name, value, kind in (("may_skip", self.may_skip, int), ("wrong", self.wrong, str)):
+                if value is not None and not isinstance(value, kind):
+                    what = "text" if kind is str else "truth value"
+                    raise TypeError(f"{name} of {self.action} is {value!r}, and no {what}")
         for pair in self.parameters:
             if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
                 raise TypeError(f"parameters of {self.action} has {pair!r}, and no pair of a name and a value")
@@ -191,6 +207,8 @@ class Step(msgspec.Struct, gc=False):
         for told in self.tells:
             if not _is_pair(told, str, 0):
                 raise TypeError(f"tells of {self.action} has {told!r}, and no pair of a kind and like(...)")
+            if not isinstance(told[1], Matcher):
+                raise TypeError(f"tells of {self.action} has {told[1]!r}, and no like(...)")
             if told[0] not in ("send", "receive", "timeout"):
                 raise ValueError(f"tells of {self.action} has {told[0]!r}, and none of send, receive and timeout")
 

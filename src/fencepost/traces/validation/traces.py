@@ -97,7 +97,7 @@ def needed(
 ) -> Sequence[Row]:
     """Of the rows about all subjects of a run, those that verdicts depend on, as ``still_needed`` chooses among their
     events. They are in each of its traces, so what is not needed is left out once, not for each. What cannot be decoded
-    is a problem of each trace, so nothing is left out then.
+    or chosen is a problem of each trace, so nothing is left out then.
     """
     with suppress(Exception):
         events = [event_of(each) for each in rows]

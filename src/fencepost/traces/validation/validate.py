@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import unwrap
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -47,8 +48,8 @@ class Validator:
     ) -> None:
         self.conformance = conformance
         self.most_tried = most_tried
-        self.cache_limit = CACHE_LIMIT
         self.report = report
+        self.cache_limit = CACHE_LIMIT
         self._fixed = replayer
         self.replayers: dict[tuple[Any, ...], Replayer] = {}
         """By protocol and constants, the most recently used last."""
@@ -90,10 +91,13 @@ class Validator:
             conformance = self.conformance.of(subject, events)
         except NotCovered as problem:
             return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
-        _refuse_unless(conformance, Conformance, self.conformance, "of", "a conformance")
+        refuse_unless(conformance, Conformance, self.conformance, "of", "a conformance")
+        shared = [event for event in events if event.subject != subject] if self.conformance.chooses() else ()
+        if shared:  # where this was asked for all traces of the run, nothing was said of what is wrong with it
+            all_of(Event, self.conformance.still_needed(shared), self.conformance, "still_needed")
         count = len(events)
         del events  # of a long trace, they and what the conformance knows of them take much memory
-        objections = _all(Objection, conformance.objections(), conformance, "objections")
+        objections = all_of(Objection, conformance.objections(), type(conformance), "objections")
         try:
             search = self._search(conformance, Verdict(subject, False, count, 0), shuffle)
             del conformance
@@ -111,16 +115,18 @@ class Validator:
         """The search for a path, for a verdict with its problem if there is no need to search."""
         replayer = verdict.replayer = self.replayer(_constants(conformance), type(conformance))
         conformance.bind(replayer.protocol)
-        verdict.names = conformance.names()
+        names = conformance.names()
+        refuse_unless(names, Mapping, type(conformance), "names", "a dict of names by model value")
+        verdict.names = {str(value): str(name) for value, name in names.items()}
         steps: list[Step] = []
         sources: list[Event] = []
         events = conformance.in_order()
-        _refuse_unless(events, Sequence, type(conformance), "in_order", "the events")
-        in_lines = are_in_lines(event.node for event in events)
+        refuse_unless(events, Sequence, type(conformance), "in_order", "the events")
+        in_lines = are_in_lines(event.node for event in _each(Event, events, type(conformance), "in_order"))
         order = PartialOrder(_told(conformance, replayer, events, steps, sources), in_lines)
         verdict.steps = sum(step.action is not None for step in steps)
         cycle = order.cycle()
-        if not verdict.steps and not conformance.is_untouched():
+        if not verdict.steps and not _is_untouched(conformance):
             verdict.problem = "no event of the trace is a step of the protocol"
         elif cycle:
             circular = ", ".join(
@@ -138,7 +144,7 @@ class Validator:
 
 def _hidden(conformance: Conformance, replayer: Replayer, steps: Iterable[Step]) -> list[Step]:
     """The steps that may be taken without an event."""
-    found = _all(Step, conformance.hidden(replayer.protocol), conformance, "hidden")
+    found = _steps(conformance.hidden(replayer.protocol), conformance, "hidden", replayer)
     hidden = [_completed(step, replayer) for step in found]
     if type(conformance).hidden is not Conformance.hidden:
         return hidden
@@ -153,16 +159,41 @@ def _told(
     event of each.
     """
     for event in events:
-        for step in _each(Step, conformance.steps(event), conformance, "steps"):
+        for step in _steps(conformance.steps(event), conformance, "steps", replayer):
             yield event.node, step
             steps.append(replayer.adapted(_unordered(step)))
             sources.append(event)
 
 
+def _steps(found: Any, conformance: Conformance, method: str, replayer: Replayer) -> Iterator[Step]:
+    """The steps that a method gives. Raises :class:`fencepost.ProtocolRaised` for one that names what cannot be."""
+    for step in _each(Step, found, type(conformance), method):
+        if unknown := replayer.unknown(step):
+            name = f"{type(conformance).__name__}.{method}{_at(found, getattr(conformance, method))}"
+            raise ProtocolRaised(f"{name} gives {step.title} with {unknown}")
+        yield step
+
+
+def _at(found: Any, method: Callable[..., Any]) -> str:
+    """The line of the author's Python that gave the last of what was found: where a generator waits, or the method."""
+    while getattr(found, "gi_yieldfrom", None) is not None:
+        found = found.gi_yieldfrom
+    frame, code = getattr(found, "gi_frame", None), getattr(unwrap(method), "__code__", None)
+    if frame is not None:
+        return f" at {frame.f_code.co_filename}:{frame.f_lineno}"
+    return f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def _is_untouched(conformance: Conformance) -> bool:
+    found = conformance.is_untouched()
+    refuse_unless(found, bool, type(conformance), "is_untouched", "True or False")
+    return found
+
+
 def _constants(conformance: Conformance) -> dict[str, Any]:
     """The constants for a trace, as the values that the protocol makes of lists and sets."""
     given = conformance.constants()
-    _refuse_unless(given, Mapping, type(conformance), "constants", "a dict of constants by name")
+    refuse_unless(given, Mapping, type(conformance), "constants", "a dict of constants by name")
     if not all(isinstance(name, str) for name in given):
         raise ProtocolRaised(f"{type(conformance).__name__}.constants returns {given!r}: constants have names")
     if isinstance(conformance.protocol, str):
@@ -173,7 +204,7 @@ def _constants(conformance: Conformance) -> dict[str, Any]:
     }
 
 
-def _refuse_unless(found: Any, kind: type, conformance: type[Conformance], method: str, what: str) -> None:
+def refuse_unless(found: Any, kind: type, conformance: type[Conformance], method: str, what: str) -> None:
     """Raises :class:`fencepost.ProtocolRaised` if a method of a conformance has returned something else."""
     if not isinstance(found, kind):
         raise ProtocolRaised(
@@ -181,21 +212,21 @@ def _refuse_unless(found: Any, kind: type, conformance: type[Conformance], metho
         )
 
 
-def _each(kind: type[T], found: Any, conformance: Conformance, name: str) -> Iterator[T]:
+def _each(kind: type[T], found: Any, conformance: type[Conformance], name: str) -> Iterator[T]:
     """What a method of a conformance gives, one by one. Raises :class:`fencepost.ProtocolRaised` if it is something
     else.
     """
-    _refuse_unless(found, Iterable, type(conformance), name, f"{kind.__name__}s in a list, or yield them")
+    refuse_unless(found, Iterable, conformance, name, f"{kind.__name__}s in a list, or yield them")
     for each in found:
         if not isinstance(each, kind):
             raise ProtocolRaised(
-                f"{type(conformance).__name__}.{name} gives a value of type {type(each).__name__}, and no"
-                f" {kind.__name__}"
+                f"{conformance.__name__}.{name} gives a value of type {type(each).__name__}, and no {kind.__name__}"
             )
         yield each
 
 
-def _all(kind: type[T], found: Any, conformance: Conformance, name: str) -> list[T]:
+def all_of(kind: type[T], found: Any, conformance: type[Conformance], name: str) -> list[T]:
+    """All that a method of a conformance gives. Raises as :func:`refuse_unless`."""
     return list(_each(kind, found, conformance, name))
 
 

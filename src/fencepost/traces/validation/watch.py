@@ -12,18 +12,18 @@ once. The cached steps make each repetition cheap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
-from fencepost.errors import ProtocolRaised
+from fencepost.errors import FencepostError, ProtocolRaised
 from fencepost.semantics.authors import brief
 from fencepost.traces.event import ENDED
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.outcome import Explain, Outcome, judged
 from fencepost.traces.validation.traces import in_order
-from fencepost.traces.validation.validate import Validator
+from fencepost.traces.validation.validate import Validator, all_of, refuse_unless
 
 Answer = TypeVar("Answer")
 
@@ -96,7 +96,10 @@ class Watch:
         """The verdicts that are certain by now, of traces that are rejected or have ended. Each is reported once."""
         ended = {(event.node, event.incarnation) for event in self.state.common if event.action == ENDED}
         found = [outcome for name in list(self.state.subjects) if (outcome := self._look(name, now, ended)) is not None]
-        self.state.common = list(self._ask(self.validator.conformance.still_needed, self.state.common))
+        conformance, common = self.validator.conformance, self.state.common
+        self.state.common = self._ask(
+            lambda: all_of(Event, conformance.still_needed(common), conformance, "still_needed")
+        )
         found += self._too_long()
         return found
 
@@ -113,9 +116,6 @@ class Watch:
             found.append(self._reported(name, outcome))
         return found
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether any subject must be looked at again even without new events."""
     def unfinished(self) -> list[Outcome]:
         """All remaining traces as not finished, with what is known of them. Nothing is validated for that."""
         return [
@@ -126,6 +126,9 @@ class Watch:
             for name, subject in self.state.subjects.items()
         ]  # fmt: skip
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any subject must be looked at again even without new events."""
         return bool(self.state.subjects)
 
     def _look(self, name: str, now: float, ended: set[tuple[str, int]]) -> Outcome | None:
@@ -160,13 +163,17 @@ class Watch:
         return judged(self.validator, self.run, name, lambda: events, None, explain)
 
     def _is_over(self, name: str) -> bool:
-        events: Sequence[Event] = self.state.subjects[name].events
-        return bool(self._ask(self.validator.conformance.is_over, events))
+        conformance, events = self.validator.conformance, self.state.subjects[name].events
+        found = self._ask(lambda: conformance.is_over(events))
+        refuse_unless(found, bool, conformance, "is_over", "True or False")
+        return found
 
-    def _ask(self, question: Callable[[Sequence[Event]], Answer], events: Sequence[Event]) -> Answer:
-        """Call a method of the conformance. Raises :class:`fencepost.ProtocolRaised` if it raises."""
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        """Ask the conformance. Raises :class:`fencepost.ProtocolRaised` if it raises."""
         try:
-            return question(events)
+            return question()
+        except FencepostError:
+            raise
         except (Exception, SystemExit) as error:
             raise ProtocolRaised(f"the conformance raised {brief(error)}") from error
 
