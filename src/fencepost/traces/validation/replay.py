@@ -19,7 +19,7 @@ from inspect import unwrap
 from itertools import product
 from math import inf, prod
 from operator import itemgetter
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any, TypeAlias
 
 from fencepost.errors import ProtocolRaised, naming_extra
@@ -766,16 +766,8 @@ def _records(of: type[Record] = Record) -> Iterator[type[Record]]:
 
 
 def _may_have(kind: type[Record], name: str) -> bool:
-    """Whether records of a class may have an attribute: a field, what the class has, or what its own Python names."""
-    if name in kind._fields or hasattr(kind, name) or hasattr(kind, "__getattr__"):
-        return True
-    codes = [
-        function.__code__
-        for each in kind.__mro__
-        for function in vars(each).values()
-        if isinstance(function, FunctionType)
-    ]
-    return any(name in code.co_names or name in code.co_consts for code in codes)
+    """Whether records of a class may have a field, or another attribute, such as a property."""
+    return name in kind._fields or hasattr(kind, name) or hasattr(kind, "__getattr__")
 
 
 def specifications(file: str) -> Any:
