@@ -1,4 +1,4 @@
-"""Fewer lines in the log of what strangers do: whoever reaches a port could fill the disk with them."""
+"""Fewer lines in the log of what strangers do: anybody who reaches a port could fill the disk with them."""
 
 from __future__ import annotations
 
