@@ -44,7 +44,7 @@ class Action:
     variable without a value. An initial predicate gives values to variables of the first state.
 
     ``asks_next_level``: it reads the level of the second state, which has to be there before. ``names``: those of its
-    free names that have a value for good.
+    free names that always have the same value.
     """
 
     def __init__(
