@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from docs.documents import EXAMPLES
@@ -15,7 +14,6 @@ from fencepost import Message, ModelValue, Network, Protocol, action, model_valu
 from fencepost.cli.main import main
 from fencepost.errors import HOLDS, NOT_A_PROTOCOL, PROTOCOL_RAISED, SAFETY_VIOLATED
 from fencepost.traces.validation import ANY, Conformance, Event, Step, like
-from fencepost.traces.validation.steps import Like
 from fencepost.traces.validation.validate import Validator
 
 HEAD = """\
@@ -227,10 +225,6 @@ class Told(Message):
 
     count: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "half", self.count // 2)
-        super().__post_init__()
-
     @property
     def is_odd(self) -> bool:
         return self.count % 2 == 1
@@ -252,21 +246,18 @@ class Telling(Protocol):
         self.network.receive(Told, to=self.nodes[1], source=self.nodes[0])
 
 
-@pytest.mark.parametrize(
-    ("wanted", "is_right"),
-    [({"is_odd": True}, True), ({"half": 3}, True), ({"half": 4}, False)],
-)
-def test_what_a_record_has_besides_its_fields_is_no_mistake(wanted: Mapping[str, Any], is_right: bool) -> None:
+@pytest.mark.parametrize("is_odd", [True, False])
+def test_what_a_record_has_besides_its_fields_is_no_mistake(is_odd: bool) -> None:
     class TellingConformance(Conformance):
         name = "telling"
         protocol = Telling
 
         def steps(self, event: Event) -> Iterable[Step]:
-            yield Step("tells", (("count", 7),), sends=("it",), tells=(("send", Like(tuple(wanted.items()))),))
-            yield Step("hears", picks=(Like(tuple(wanted.items())),), receives="it")
+            yield Step("tells", (("count", 7),), sends=("it",), tells=(("send", like(is_odd=is_odd)),))
+            yield Step("hears", picks=(like(is_odd=is_odd),), receives="it")
 
     found = Validator(TellingConformance).validate("it", [Event("n", 1, 1, "acts", "it", {})])
-    assert found.accepted is is_right
+    assert found.accepted is is_odd
 
 
 def test_a_field_that_a_record_lacks_is_not_none() -> None:
