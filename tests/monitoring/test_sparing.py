@@ -59,7 +59,7 @@ def test_the_first_few_of_a_kind_are_written_and_the_others_are_counted(written:
     assert of_strangers == [f"the connection from 10.0.0.1:{n} is closed: it sent nonsense" for n in range(FEW)]
     assert sum(line.startswith("line ") for line in written.lines) == 3 * FEW and "another kind" in written.lines
     assert written.lines[-1] == (
-        f"{2 * FEW} more such lines were left out, of which this is the last: the connection from"
+        f"{2 * FEW} more such lines were left out; the last of them: the connection from"
         f" 10.0.0.1:{3 * FEW - 1} is closed: it sent nonsense"
     )
     assert written.fields[-1] == {"part": "bookie", "left_out": 2 * FEW}

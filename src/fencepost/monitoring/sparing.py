@@ -76,7 +76,7 @@ class Sparing(logging.Filter):
         assert last is not None
         logging.getLogger(last.name).log(
             last.levelno,
-            "%d more such lines were left out, of which this is the last: %s",
+            "%d more such lines were left out; the last of them: %s",
             kind.left_out,
             last.getMessage(),
             extra={"left_out": kind.left_out},
