@@ -39,7 +39,7 @@ from fencepost.traces.foreign import Foreign
 from fencepost.traces.validation import registry
 from fencepost.traces.validation.outcome import judged
 from fencepost.traces.validation.request import Request
-from fencepost.traces.validation.traces import Traces, events_taken
+from fencepost.traces.validation.traces import Traces, events_of
 from fencepost.traces.validation.validate import Validator, collect_rarely
 
 SEEDS_OF_FILE = 200
@@ -276,7 +276,7 @@ def follow_long(path: Path) -> None:
     with Timed() as timed:
         traces = Traces(read(path))
         (name,) = traces.names()
-        outcome = judged(validator, *name, lambda: events_taken(traces.take(name)))
+        outcome = judged(validator, *name, lambda: events_of(traces.take(name)))
     if not outcome.accepted:
         sys.exit(f"the long trace is not accepted: {outcome.problem or outcome.refusals}")
     line(f"one ledger, {most_memory() - before:,.0f} MiB", timed.told(outcome.events))

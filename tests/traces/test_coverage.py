@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,7 @@ def space(tmp_path: Path) -> Callable[..., StateSpace]:
     return explored
 
 
-def events_of(tmp_path: Path, happened: object) -> list[Event]:
+def events_of(tmp_path: Path, happened: object) -> Sequence[Event]:
     traces = Traces(read(write_counters(tmp_path / "t.parquet", {"r": happened})))  # type: ignore[dict-item]
     return traces.events(("r", "7"))
 

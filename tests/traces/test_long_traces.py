@@ -19,26 +19,39 @@ from fencepost.language.context import Slot
 from fencepost.language.fields import Shape
 from fencepost.protocols.store.conformance import StoreConformance
 from fencepost.report.validation import explaining
-from fencepost.traces import TraceEvent
-from fencepost.traces.validation import replay, search, validate
+from fencepost.traces import TraceEvent, packed
+from fencepost.traces.packed import Packed
+from fencepost.traces.validation import replay, search
+from fencepost.traces.validation import traces as grouped
 from fencepost.traces.validation.conformance import Event
 from fencepost.traces.validation.outcome import judged
 from fencepost.traces.validation.replay import Replayer
 from fencepost.traces.validation.search import Search
 from fencepost.traces.validation.steps import Step
-from fencepost.traces.validation.traces import Traces, events_of, events_taken
+from fencepost.traces.validation.traces import Traces, events_of, in_order
 from fencepost.traces.validation.validate import Validator
 from fencepost.traces.validation.verdict import Verdict
 
 
 def let_go_early(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
     """Traces are long from 40 steps on, and forget at every occasion."""
-    for module in (replay, validate):
-        monkeypatch.setattr(module, "MANY", 40)
+    monkeypatch.setattr(replay, "MANY", 40)
+    monkeypatch.setattr(Packed.__init__, "__defaults__", ((), 2, 40))
+    monkeypatch.setattr(packed, "BLOCK", 7)
     monkeypatch.setattr(search, "MANY", 0)
     monkeypatch.setattr(search, "GROWTH", 0)
     monkeypatch.setattr(search, "LAST", last)
     monkeypatch.setattr(replay, "RARE", 0)
+
+
+def rows_of(events: Sequence[Event]) -> list[TraceEvent]:
+    return [
+        TraceEvent(
+            "run", each.node, each.incarnation, each.seq, each.actor, each.action, each.subject,
+            json.dumps(each.parameters), None,
+        )
+        for each in events
+    ]  # fmt: skip
 
 
 def some_traces() -> list[list[Event]]:
@@ -172,20 +185,27 @@ def test_the_conformance_is_let_go_before_the_search(monkeypatch: pytest.MonkeyP
 
 def test_rows_are_let_go_when_they_are_taken() -> None:
     _, events = traced(1, "calm")
-    rows = [
-        TraceEvent(
-            "run", each.node, each.incarnation, each.seq, each.actor, each.action, each.subject,
-            json.dumps(each.parameters), None,
-        )
-        for each in events
-    ]  # fmt: skip
+    rows = rows_of(events)
     traces, name = Traces(rows), ("run", LEDGER)
     wanted = traces.events(name)
-    taken = traces.take(name)
-    assert events_of(taken) == wanted
+    assert wanted == in_order(events)
+    assert events_of(traces.take(name)) == wanted
     assert [each for each in traces.rows(name) if each.subject is not None] == []
-    assert events_taken(taken) == wanted
-    assert taken == []
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_packed_events_are_those_of_the_rows(monkeypatch: pytest.MonkeyPatch, mixed: bool) -> None:
+    for module, limit in ((packed, "BLOCK"), (grouped, "BLOCK"), (grouped, "SHORT"), (grouped, "FEW")):
+        monkeypatch.setattr(module, limit, 7)
+    _, events = traced(2, "everything")
+    rows = rows_of(events)
+    if mixed:
+        Random(1).shuffle(rows)
+    found, name = Traces(rows), ("run", LEDGER)
+    taken = found.take(name)
+    some = events_of(taken)
+    assert isinstance(some, Packed) and [*some] == in_order(events) == [some[place] for place in range(len(some))]
+    assert [*taken] == []
 
 
 class Told(Message):

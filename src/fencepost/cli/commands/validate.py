@@ -26,6 +26,7 @@ from fencepost.text import numbers, units
 from fencepost.traces import TraceEvent, read, records
 from fencepost.traces.folder import Folder
 from fencepost.traces.foreign import Foreign
+from fencepost.traces.packed import Packed
 from fencepost.traces.reading import files_of_records
 from fencepost.traces.validation import live, registry
 from fencepost.traces.validation.conformance import Conformance
@@ -34,7 +35,7 @@ from fencepost.traces.validation.outcome import NOT_COVERED, NOT_FINISHED, RAISE
 from fencepost.traces.validation.request import Request, validator_of
 from fencepost.traces.validation.search import MOST_TRIED
 from fencepost.traces.validation.tail import Tail, not_followed
-from fencepost.traces.validation.traces import RunAndSubject, Traces, events_taken
+from fencepost.traces.validation.traces import RunAndSubject, Traces, events_of
 from fencepost.traces.validation.validate import Validator, collect_rarely
 from fencepost.traces.validation.watch import Limits
 
@@ -55,7 +56,7 @@ TASK = 2_000
 
 _LIMITS = Limits()
 
-Trace: TypeAlias = tuple[str, str, list[TraceEvent]]
+Trace: TypeAlias = tuple[str, str, Packed[TraceEvent]]
 """A run, a subject, and the rows of their events."""
 
 Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
@@ -285,7 +286,7 @@ def _here(
 
 
 def _shares(
-    names: Sequence[RunAndSubject], rows_of: Callable[[RunAndSubject], list[TraceEvent]]
+    names: Sequence[RunAndSubject], rows_of: Callable[[RunAndSubject], Packed[TraceEvent]]
 ) -> Iterator[list[Trace]]:
     """Traces in tasks of some :data:`TASK` events."""
     some: list[Trace] = []
@@ -304,7 +305,7 @@ def _shares(
 def judged_all(
     request: Request, traces: Sequence[Trace], validator: Validator | None = None
 ) -> tuple[list[Outcome], Visits]:
-    """The outcomes of some traces, and their visits if the request asks for them. Empties the lists of rows.
+    """The outcomes of some traces, and their visits if the request asks for them. Takes the rows of long ones.
     ``validator``: by default, the one that this process has for such requests.
     """
     from fencepost.report.validation import explaining
@@ -314,7 +315,7 @@ def judged_all(
     explain, coverage = explaining(request.last, request.width), Coverage()
     on_verdict = coverage.add if request.coverage else None
     outcomes = [
-        judged(validator, run, subject, partial(events_taken, rows), request.shuffle, explain, on_verdict)
+        judged(validator, run, subject, partial(events_of, rows), request.shuffle, explain, on_verdict)
         for run, subject, rows in traces
     ]
     return outcomes, coverage.visits

@@ -17,7 +17,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -88,8 +87,7 @@ class _Own(msgspec.Struct):
     next_append: int = -1
 
 
-@dataclass(frozen=True)
-class _Links(Has):
+class _Links(Has, frozen=True):
     """Matches the ledgers of a chain by how many there are, and the last of them; 0 if it is in no trace."""
 
     value: tuple[int, int | None]

@@ -8,11 +8,11 @@ client.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, TypeAlias
 
 from fencepost.language.protocol import Protocol
@@ -24,6 +24,7 @@ from fencepost.ledger.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.protocols.bookkeeper.monitor import Monitor
 from fencepost.protocols.store.running import Force, MetadataWrite, RunningStore
 from fencepost.protocols.store.store import Answer, Update
+from fencepost.traces.packed import Chosen
 from fencepost.traces.validation.conformance import (
     Conformance,
     Event,
@@ -70,8 +71,7 @@ class _Bookies(dict[str, Any]):
         raise NotCovered(f"{name} is named, and is no bookie of the ledger")
 
 
-@dataclass(frozen=True, slots=True)
-class _AddsTo(Has):
+class _AddsTo(Has, frozen=True):
     """Matches metadata by the ensemble that entries are added to."""
 
     def matches(self, value: Any) -> bool:
@@ -91,10 +91,7 @@ class StoreConformance(Conformance):
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events := each_change_once(events))
-        for event in events:
-            if event.subject is not None:
-                check_form(event)
-        self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
+        self.kinds: dict[str, str] = {}
         self.bookies: dict[str, int] = {}
         self.clients: dict[Client, int] = {}
         self.attempts: Counter[tuple[str, int, str]] = Counter()
@@ -119,18 +116,15 @@ class StoreConformance(Conformance):
         """The owners whose entries are confirmed before they are durable."""
         self.forces = 0
         self.quorums = (0, 0, 0)
-        self.is_deleted = any(event.action == "metadata_deleted" and event.subject is not None for event in events)
-        self.durable = self._durable()
-        self.recovered = {
-            (event.node, event.incarnation): event.parameters for event in events if event.action == "bookie_recovers"
-        }
-        self.left: dict[tuple[str, int], Mapping[str, Any]] = {
-            (event.node, event.incarnation): event.parameters
-            for event in events
-            if event.action == "bookie_may_lack_entries" and event.subject is not None
-        }
+        self.is_deleted = False
+        self.durable: dict[tuple[str, int], int | None] = {}
+        """The position up to which the journal of each incarnation of a bookie became durable; None if it is not
+        traced.
+        """
+        self.recovered: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.left: dict[tuple[str, int], Mapping[str, Any]] = {}
         """The entries that an incarnation of a bookie that may have lost entries still has when it restarts."""
-        self.noting = {event.node for event in events if event.action == "bookie_notes_run"}
+        self.noting: set[str] = set()
         """The bookies that record how they run; ``serving``: their incarnations that have answered a request about the
         ledger.
         """
@@ -140,9 +134,14 @@ class StoreConformance(Conformance):
         about it.
         """
         self.answered: set[tuple[str, int]] = set()
-        self.event_counts = Counter((event.node, event.incarnation) for event in events)
+        self.event_counts: Counter[tuple[str, int]] = Counter()
         """The number of events of each incarnation."""
-        self.connections = self._connections()
+        self.connections: dict[tuple[str, int, str], list[tuple[int, int, str]]] = defaultdict(list)
+        """The connections of each incarnation of a client to each bookie: their names, and their first and last
+        events.
+        """
+        self.looks_since = False
+        """Whether bookies tell since when they have looked for an entry."""
         self.senders: dict[tuple[Any, ...], tuple[tuple[Client, int | None], ...]] = {}
         """Who has sent a message each time, with the LAC in an add as it was first sent; None if it is resent. For a
         force, its number.
@@ -150,9 +149,15 @@ class StoreConformance(Conformance):
         self.said: dict[Any, Any] = {}
         """One of equal things: much in a long trace is said many times. Keys tell apart what Python takes for equal."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
+        """How often a message was received; not of adds that were sent once."""
+        creations = []
+        for event in events:
+            self._note(event)
+            if event.action == "client_creates_ledger":
+                creations.append(event)
         # The first writer of the ledger, and its first ensemble, get the first names, so that similar traces lead to
         # the same states.
-        for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
+        for event in chain(creations, (event for event in events if event.action != "client_creates_ledger")):
             self._name(event)
         self.added_last: dict[tuple[str, int], int] = {}
         self.added_again: set[tuple[str, int, int]] = set()
@@ -180,34 +185,35 @@ class StoreConformance(Conformance):
 
     # -- looking ahead -----------------------------------------------------------------------------------------------
 
-    def _durable(self) -> dict[tuple[str, int], int | None]:
-        """The position up to which the journal of each incarnation of a bookie became durable; None if it is not
-        traced.
-        """
-        durable: dict[tuple[str, int], int | None] = {}
-        for event in self.events:
-            key = (event.node, event.incarnation)
-            if event.action == "journal_synced":
-                durable[key] = max(durable.get(key) or 0, event.parameters["position"])
-            elif event.action == "started" and event.parameters["kind"] == "bookie":
-                durable.setdefault(key, 0)
-        return durable
-
-    def _connections(self) -> dict[tuple[str, int, str], list[tuple[int, int, str]]]:
-        """The connections of each incarnation of a client to each bookie: their names, and their first and last
-        events.
-        """
-        found: dict[tuple[str, int, str], list[tuple[int, int, str]]] = defaultdict(list)
-        for event in self.events:
-            if event.action == "connected":
-                key = (event.node, event.incarnation, event.parameters["bookie"])
-                found[key].append((event.seq, 1 << 62, event.parameters["connection"]))
-            elif event.action == "disconnected":
-                known = found[event.node, event.incarnation, event.parameters["bookie"]]
-                for place, (begin, _, name) in enumerate(known):
-                    if name == event.parameters["connection"]:
-                        known[place] = (begin, event.seq, name)
-        return found
+    def _note(self, event: Event) -> None:
+        """Note what an event tells alone."""
+        life, action, parameters = (event.node, event.incarnation), event.action, event.parameters
+        self.event_counts[life] += 1
+        self.looks_since = self.looks_since or "since" in parameters
+        if event.subject is not None:
+            check_form(event)
+            if action == "metadata_deleted":
+                self.is_deleted = True
+            elif action == "bookie_may_lack_entries":
+                self.left[life] = parameters
+        if action == "journal_synced":
+            self.durable[life] = max(self.durable.get(life) or 0, parameters["position"])
+        elif action == "started":
+            self.kinds[event.node] = parameters["kind"]
+            if parameters["kind"] == "bookie":
+                self.durable.setdefault(life, 0)
+        elif action == "connected":
+            held = self.connections[*life, parameters["bookie"]]
+            held.append((event.seq, 1 << 62, parameters["connection"]))
+        elif action == "disconnected":
+            held = self.connections[*life, parameters["bookie"]]
+            for place, (begin, _, name) in enumerate(held):
+                if name == parameters["connection"]:
+                    held[place] = (begin, event.seq, name)
+        elif action == "bookie_recovers":
+            self.recovered[life] = parameters
+        elif action == "bookie_notes_run":
+            self.noting.add(event.node)
 
     def _name(self, event: Event) -> None:
         """Number the bookies that an event names."""
@@ -406,13 +412,13 @@ class StoreConformance(Conformance):
         """Order the events. A bookie looks up an entry at any time: one that it does not find may have been added
         before it answers.
         """
-        if not any("since" in event.parameters for event in self.events):
+        if not self.looks_since:
             return self.events
-        events: list[Event] = []
-        moved: dict[int, list[Event]] = {}
+        places = array("q")
+        moved: dict[int, list[int]] = {}
         since: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
-        for event in self.events:
-            at = len(events)
+        for number, event in enumerate(self.events):
+            at = len(places)
             if event.action == "bookie_sends_read_response" and "since" in event.parameters:
                 for entry_id in _entries(event):
                     added = since.get((event.node, event.incarnation, entry_id), ())
@@ -421,11 +427,12 @@ class StoreConformance(Conformance):
                 for entry_id in _entries(event):
                     key = (event.node, event.incarnation, entry_id)
                     since[key].append((event.parameters["position"], at))
-            if at == len(events):
-                events.append(event)
+            if at == len(places):
+                places.append(number)
             else:
-                moved.setdefault(at, []).append(event)
-        return [each for place, event in enumerate(events) for each in (*moved.get(place, ()), event)]
+                moved.setdefault(at, []).append(number)
+        ordered = array("q", (each for at, place in enumerate(places) for each in (*moved.get(at, ()), place)))
+        return Chosen(self.events, ordered)
 
     def objections(self) -> Iterable[Objection]:
         """Those of the published protocol, which shares no rule with the store. ``running-store`` runs its rules."""
@@ -435,12 +442,13 @@ class StoreConformance(Conformance):
         """See :class:`Conformance`. Clients have tried to create the ledger and failed, or have looked for it and found
         none, and bookies have been asked for its entries and know no such ledger.
         """
-        of_ledger = [event for event in self.events if event.subject is not None]
-        return bool(of_ledger) and all(
+        of_ledger = (event for event in self.events if event.subject is not None)
+        first = next(of_ledger, None)
+        return first is not None and all(
             event.action in ("client_creates_ledger", "client_ends")
             or (event.action in _TELL_METADATA and event.parameters["metadata"] is None)
             or (event.action == "bookie_sends_read_response" and event.parameters["code"] == "NO_LEDGER")
-            for event in of_ledger
+            for event in chain((first,), of_ledger)
         )
 
     def names(self) -> Mapping[str, str]:
@@ -519,6 +527,8 @@ class StoreConformance(Conformance):
         senders = self.senders.get(message)
         if not senders:
             return None
+        if len(senders) == 1 and message[1] == "add":
+            return self.c[senders[0][0]]
         place = min(self.received[message], len(senders) - 1)
         self.received[message] += 1
         return self.c[senders[place][0]]
@@ -526,7 +536,9 @@ class StoreConformance(Conformance):
     def _lac_sent(self, message: tuple[Any, ...], ahead: int = 0) -> int | None:
         """The LAC in an add that a bookie receives next, or ``ahead`` of others, if that is known."""
         sent = self.senders.get(message)
-        return sent[min(self.received[message] + ahead, len(sent) - 1)][1] if sent else None
+        if not sent or len(sent) == 1:
+            return sent[0][1] if sent else None
+        return sent[min(self.received[message] + ahead, len(sent) - 1)][1]
 
     def _is_highest_lac(self, event: Event) -> bool:
         """Whether the LAC that a bookie reports is the highest of adds that have arrived together, as far as their LACs

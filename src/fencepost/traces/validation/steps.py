@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -40,8 +39,7 @@ class Matcher:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class Like(Matcher):
+class Like(Matcher, msgspec.Struct, frozen=True):
     """Matches records by some of their fields: pairs of a path, such as ``entry.id``, and a value."""
 
     fields: tuple[tuple[str, Value], ...]
@@ -69,8 +67,7 @@ class Like(Matcher):
         return " and ".join(f"{path}={show(value)}" for path, value in self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Has(Matcher):
+class Has(Matcher, msgspec.Struct, frozen=True):
     """Matches sets that contain a value."""
 
     value: Value

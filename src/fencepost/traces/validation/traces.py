@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from sys import intern
 from typing import TypeVar
+
+import msgspec
 
 from fencepost.errors import OptionError
 from fencepost.traces import event as row
+from fencepost.traces.packed import BLOCK, KEPT, SHORT, Chosen, Packed, Packing
 from fencepost.traces.validation.conformance import Event
 
 Row = TypeVar("Row")
 
 RunAndSubject = tuple[str, str]
 """The name of a trace: run and subject. The subject is empty if no event of the run has one."""
+
+
+_ROWS: msgspec.msgpack.Decoder[list[row.TraceEvent]] = msgspec.msgpack.Decoder(list[row.TraceEvent])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Rows(Packing[row.TraceEvent]):
+    """Rows as MessagePack."""
+
+    @staticmethod
+    def dump(values: list[row.TraceEvent]) -> bytes:
+        """See :class:`Packing`."""
+        return _encode(values)
+
+    @staticmethod
+    def load(data: bytes) -> list[row.TraceEvent]:
+        """See :class:`Packing`."""
+        return _ROWS.decode(data)
+
+
+class Events(Packing[Event]):
+    """The events of packed rows. Raises :class:`fencepost.traces.TraceError` for parameters that are not a JSON
+    object.
+    """
+
+    @staticmethod
+    def dump(values: list[Event]) -> bytes:
+        """Events are packed as rows."""
+        raise NotImplementedError
+
+    @staticmethod
+    def load(data: bytes) -> list[Event]:
+        """See :class:`Packing`. Events share their names, as the rows of a file do."""
+        return [
+            Event(
+                intern(each.node), each.incarnation, each.seq, intern(each.action),
+                each.subject if each.subject is None else intern(each.subject), each.parameter_values(),
+                intern(each.actor),
+            )
+            for each in _ROWS.decode(data)
+        ]  # fmt: skip
 
 
 class Traces:
@@ -36,9 +82,9 @@ class Traces:
         still_needed: Callable[[Sequence[Event]], Iterable[Event]] = tuple,
     ) -> None:
         is_known = re.compile(kind, re.DOTALL).fullmatch
-        self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
+        self._runs: dict[str, dict[str | None, Packed[row.TraceEvent]]] = {}
         self._still_needed = still_needed
-        self._shared: dict[str, Sequence[row.TraceEvent]] = {}
+        self._shared: dict[str, Packed[row.TraceEvent]] = {}
         seen: set[str] = set()
         for event in events:
             seen.add(event.run)
@@ -47,15 +93,22 @@ class Traces:
             if event.subject is not None and not is_known(event.subject):
                 of = self._runs.setdefault(event.run, {})
                 if event.action in heeds:
-                    of.setdefault(None, []).append(event)
+                    self._rows_of(of, None).append(event)
                 continue
-            self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
+            self._rows_of(self._runs.setdefault(event.run, {}), event.subject).append(event)
         must_be_there("run", runs, seen)
         self._wanted = subjects
         self.count = sum(len(rows) for of in self._runs.values() for rows in of.values())
         must_be_there(
             "subject", subjects, {subject for of in self._runs.values() for subject in of if subject is not None}
         )
+
+    @staticmethod
+    def _rows_of(of: dict[str | None, Packed[row.TraceEvent]], subject: str | None) -> Packed[row.TraceEvent]:
+        rows = of.get(subject)
+        if rows is None:
+            rows = of[subject] = Packed(Rows, short=FEW)
+        return rows
 
     def names(self) -> list[RunAndSubject]:
         """All traces, sorted by name."""
@@ -67,28 +120,30 @@ class Traces:
             found += [(run, subject) for subject in known if not self._wanted or subject in self._wanted]
         return sorted(found, key=lambda name: (natural(name[0]), natural(name[1])))
 
-    def events(self, name: RunAndSubject) -> list[Event]:
+    def events(self, name: RunAndSubject) -> Sequence[Event]:
         """The events of one trace, node by node, each node's in order. Raises :class:`fencepost.traces.TraceError` for
         parameters that are not a JSON object.
         """
         return events_of(self.rows(name))
 
-    def take(self, name: RunAndSubject) -> list[row.TraceEvent]:
+    def take(self, name: RunAndSubject) -> Packed[row.TraceEvent]:
         """As :meth:`rows`, and lets go of those about its own subject: they can be asked for once."""
+        rows = self.rows(name)
         run, subject = name
-        return [*self._shared_rows(run), *self._runs[run].pop(subject, ())]
+        self._runs[run].pop(subject, None)
+        return rows
 
-    def rows(self, name: RunAndSubject) -> list[row.TraceEvent]:
+    def rows(self, name: RunAndSubject) -> Packed[row.TraceEvent]:
         """The rows of one trace's events: those about all subjects, and those about its own."""
         run, subject = name
-        return [*self._shared_rows(run), *self._runs[run].get(subject, ())]
+        return Packed.joined(Rows, (self._shared_rows(run), self._runs[run].get(subject, Packed(Rows))))
 
-    def _shared_rows(self, run: str) -> Sequence[row.TraceEvent]:
+    def _shared_rows(self, run: str) -> Packed[row.TraceEvent]:
         """The needed rows about all subjects of a run."""
         if run not in self._shared:
             of = self._runs[run]
-            rows = of.get(None, ())
-            self._shared[run] = needed(rows, decoded, self._still_needed) if len(of) > 2 else rows
+            rows = of.get(None, Packed(Rows))
+            self._shared[run] = Packed(Rows, needed(rows, decoded, self._still_needed)) if len(of) > 2 else rows
         return self._shared[run]
 
 
@@ -106,16 +161,30 @@ def needed(
     return rows
 
 
-def events_of(rows: Iterable[row.TraceEvent]) -> list[Event]:
-    """The events of one trace, node by node, each node's in order. Raises as :func:`decoded`."""
-    return in_order(map(decoded, rows))
+def events_of(rows: Iterable[row.TraceEvent]) -> Sequence[Event]:
+    """The events of one trace, node by node, each node's in order. Many packed rows are taken from their list, and the
+    events are packed too. Raises as :func:`decoded`; packed events do it when they are looked at.
+    """
+    if not isinstance(rows, Packed) or len(rows) <= SHORT:
+        return in_order(map(decoded, rows))
+    lives: dict[tuple[str, int], Packed[row.TraceEvent]] = {}
+    last: dict[tuple[str, int], int] = {}
+    mixed = set[tuple[str, int]]()
+    for each in rows.taken():
+        life = each.node, each.incarnation
+        if life not in lives:
+            lives[life] = Packed(Rows, short=BLOCK)
+        elif each.seq < last[life]:
+            mixed.add(life)
+        lives[life].append(each)
+        last[life] = each.seq
+    for life in mixed:
+        lives[life] = Packed(Rows, sorted(lives[life], key=lambda each: each.seq))
+    return Packed.joined(Events, (lives[life] for life in sorted(lives)), KEPT + len(lives))
 
 
-def events_taken(rows: list[row.TraceEvent]) -> list[Event]:
-    """As :func:`events_of`, and empties the list: each row is let go once it is decoded."""
-    rows.reverse()
-    return in_order(decoded(rows.pop()) for _ in range(len(rows)))
-
+FEW = 1_024
+"""The most rows of a subject that are not packed."""
 
 _CHANGES = ("metadata_written", "metadata_deleted")
 
@@ -134,20 +203,20 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return sorted(events, key=lambda event: event.place)
 
 
-def each_change_once(events: Iterable[Event]) -> list[Event]:
+def each_change_once(events: Sequence[Event]) -> Sequence[Event]:
     """The events with each metadata change only once. Every member of a quorum of metadata services traces each change,
     and traces it again when it replays its log after a start. zxid and path identify the change.
     """
     seen: set[tuple[int, str]] = set()
-    once = []
-    for event in events:
+    once = array("q")
+    for place, event in enumerate(events):
         if event.action in _CHANGES and "zxid" in event.parameters:
             change = event.parameters["zxid"], event.parameters["path"]
             if change in seen:
                 continue
             seen.add(change)
-        once.append(event)
-    return once
+        once.append(place)
+    return events if len(once) == len(events) else Chosen(events, once)
 
 
 def must_be_there(what: str, wanted: Collection[str], present: Collection[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import unwrap
 from typing import Any, TypeVar
 
@@ -11,9 +13,10 @@ from msgspec.structs import replace
 
 from fencepost.errors import ProtocolRaised
 from fencepost.language.values import NotAValue, encode, freeze
+from fencepost.traces.packed import KEPT, Chosen, Packed, Pickled
 from fencepost.traces.validation.conformance import Conformance, Event, NotCovered, Objection
 from fencepost.traces.validation.order import PartialOrder, are_in_lines
-from fencepost.traces.validation.replay import CACHE_LIMIT, MANY, Replayer, specifications
+from fencepost.traces.validation.replay import CACHE_LIMIT, Replayer, specifications
 from fencepost.traces.validation.search import MOST_TRIED, Report, Search
 from fencepost.traces.validation.steps import ANY, Step
 from fencepost.traces.validation.verdict import Verdict
@@ -118,13 +121,16 @@ class Validator:
         names = conformance.names()
         refuse_unless(names, Mapping, type(conformance), "names", "a dict of names by model value")
         verdict.names = {str(value): str(name) for value, name in names.items()}
-        steps: list[Step] = []
-        sources: list[Event] = []
         events = conformance.in_order()
         refuse_unless(events, Sequence, type(conformance), "in_order", "the events")
-        in_lines = are_in_lines(event.node for event in _each(Event, events, type(conformance), "in_order"))
-        order = PartialOrder(_told(conformance, replayer, events, steps, sources), in_lines)
-        verdict.steps = sum(step.action is not None for step in steps)
+        lives = Counter[tuple[str, int]]()
+        in_lines = are_in_lines(_nodes(_each(Event, events, type(conformance), "in_order"), lives))
+        steps = Packed(Pickled, kept=KEPT + len(lives))
+        places = array("q")
+        told = Counter[Any]()
+        order = PartialOrder(_told(conformance, replayer, events, steps, places, told), in_lines)
+        sources = Chosen(events, places)
+        verdict.steps = told.total() - told[None]
         cycle = order.cycle()
         if not verdict.steps and not _is_untouched(conformance):
             verdict.problem = "no event of the trace is a step of the protocol"
@@ -136,33 +142,43 @@ class Validator:
                 "what happened cannot be ordered, each of these comes before the next, and the last before the first:"
                 f" {circular}{_hint(sources)}"
             )
-        hidden = [] if verdict.problem else _hidden(conformance, replayer, steps)
-        if len(steps) > MANY:
-            sources = _bare(sources)
+        hidden = [] if verdict.problem else _hidden(conformance, replayer, told)
         return Search(replayer, steps, sources, order, verdict, hidden, self.most_tried, shuffle, self.report)
 
 
-def _hidden(conformance: Conformance, replayer: Replayer, steps: Iterable[Step]) -> list[Step]:
-    """The steps that may be taken without an event."""
+def _nodes(events: Iterable[Event], lives: Counter[tuple[str, int]]) -> Iterator[str]:
+    """The node of each event. Counts the events of each incarnation."""
+    for event in events:
+        lives[event.node, event.incarnation] += 1
+        yield event.node
+
+
+def _hidden(conformance: Conformance, replayer: Replayer, told: Collection[Any]) -> list[Step]:
+    """The steps that may be taken without an event. ``told``: the actions of the others."""
     found = _steps(conformance.hidden(replayer.protocol), conformance, "hidden", replayer)
     hidden = [_completed(step, replayer) for step in found]
     if type(conformance).hidden is not Conformance.hidden:
         return hidden
-    told = {step.action for step in steps}
     return [step for step in hidden if step.action not in told]
 
 
 def _told(
-    conformance: Conformance, replayer: Replayer, events: Iterable[Event], steps: list[Step], sources: list[Event]
+    conformance: Conformance,
+    replayer: Replayer,
+    events: Iterable[Event],
+    steps: Packed[Step],
+    places: array[int],
+    told: Counter[Any],
 ) -> Iterator[tuple[str, Step]]:
-    """The steps of events, each with its node. Adds them to ``steps`` without what orders them, and to ``sources`` the
-    event of each.
+    """The steps of events, each with its node. Adds them to ``steps`` without what orders them, to ``places`` the place
+    of the event of each, and to ``told`` its action.
     """
-    for event in events:
+    for place, event in enumerate(events):
         for step in _steps(conformance.steps(event), conformance, "steps", replayer):
             yield event.node, step
+            told[step.action] += 1
             steps.append(replayer.adapted(_unordered(step)))
-            sources.append(event)
+            places.append(place)
 
 
 def _steps(found: Any, conformance: Conformance, method: str, replayer: Replayer) -> Iterator[Step]:
@@ -228,17 +244,6 @@ def _each(kind: type[T], found: Any, conformance: type[Conformance], name: str) 
 def all_of(kind: type[T], found: Any, conformance: type[Conformance], name: str) -> list[T]:
     """All that a method of a conformance gives. Raises as :func:`refuse_unless`."""
     return list(_each(kind, found, conformance, name))
-
-
-def _bare(sources: Iterable[Event]) -> list[Event]:
-    """The events without their parameters. Those of one event stay one."""
-    bare: list[Event] = []
-    last: Event | None = None
-    for event in sources:
-        if event is not last:
-            last, made = event, replace(event, parameters={})
-        bare.append(made)
-    return bare
 
 
 def _unordered(step: Step) -> Step:
