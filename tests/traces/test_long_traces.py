@@ -195,7 +195,7 @@ def test_rows_are_let_go_when_they_are_taken() -> None:
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_packed_events_are_those_of_the_rows(monkeypatch: pytest.MonkeyPatch, mixed: bool) -> None:
-    for module, limit in ((packed, "BLOCK"), (grouped, "BLOCK"), (grouped, "SHORT"), (grouped, "FEW")):
+    for module, limit in ((packed, "BLOCK"), (grouped, "BLOCK"), (grouped, "SHORT")):
         monkeypatch.setattr(module, limit, 7)
     _, events = traced(2, "everything")
     rows = rows_of(events)

@@ -107,7 +107,7 @@ class Traces:
     def _rows_of(of: dict[str | None, Packed[row.TraceEvent]], subject: str | None) -> Packed[row.TraceEvent]:
         rows = of.get(subject)
         if rows is None:
-            rows = of[subject] = Packed(Rows, short=FEW)
+            rows = of[subject] = Packed(Rows, short=BLOCK)
         return rows
 
     def names(self) -> list[RunAndSubject]:
@@ -182,9 +182,6 @@ def events_of(rows: Iterable[row.TraceEvent]) -> Sequence[Event]:
         lives[life] = Packed(Rows, sorted(lives[life], key=lambda each: each.seq))
     return Packed.joined(Events, (lives[life] for life in sorted(lives)), KEPT + len(lives))
 
-
-FEW = 1_024
-"""The most rows of a subject that are not packed."""
 
 _CHANGES = ("metadata_written", "metadata_deleted")
 
