@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from fencepost.language.protocol import Protocol
 from fencepost.language.values import ModelValue, Value, show
@@ -37,6 +37,8 @@ from fencepost.traces.validation.conformance import (
 from fencepost.traces.validation.steps import Has, Like, Step, like
 from fencepost.traces.validation.traces import each_change_once
 
+T = TypeVar("T")
+
 Client: TypeAlias = tuple[str, int, str, int]
 """A client of the protocol: node, incarnation, actor, attempt."""
 
@@ -45,6 +47,9 @@ Reading: TypeAlias = tuple[str, int, str]
 
 EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
+
+MOST_SAID = 16_384
+"""The most things of which one is kept."""
 
 MOST_CLIENTS = 1_000
 """The most clients that a protocol can have."""
@@ -147,7 +152,7 @@ class StoreConformance(Conformance):
         force, its number.
         """
         self.said: dict[Any, Any] = {}
-        """One of equal things: much in a long trace is said many times. Keys tell apart what Python takes for equal."""
+        """One of equal things: much is said several times in a row. Keys tell apart what Python takes for equal."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
         """How often a message was received; not of adds that were sent once."""
         creations = []
@@ -303,7 +308,7 @@ class StoreConformance(Conformance):
                 client, lac = self.client_of[event.place], event.parameters.get("lac")
                 for message in self._sends(event):
                     sent = (client, event.parameters.get("force") if message[1] == "force" else lac)
-                    self.senders[message] = (*self.senders.get(message, ()), self.said.setdefault(sent, sent))
+                    self.senders[message] = (*self.senders.get(message, ()), self._one_of(sent))
 
     def _lac_learnt(self) -> dict[EventKey, list[tuple[Any, ...]]]:
         """Readers learn LACs from owners: for each event in which the LAC of an owner moves, the readers that learn
@@ -466,16 +471,20 @@ class StoreConformance(Conformance):
 
     def _about(self, *parameters: tuple[str, ModelValue]) -> tuple[tuple[str, ModelValue], ...]:
         """Parameters of a step."""
-        known: tuple[tuple[str, ModelValue], ...] = self.said.setdefault(parameters, parameters)
-        return known
+        return self._one_of(parameters)
 
     def _of_entry(self, entry_id: int, **fields: Value) -> tuple[int, Like]:
         """The picks of an entry, and of a message about it with these fields."""
         key = (entry_id, *fields, *fields.values())
         known: tuple[int, Like] | None = self.said.get(key)
-        if known is None:
-            known = self.said[key] = (entry_id + 1, like(**fields))
-        return known
+        return known or self._one_of((entry_id + 1, like(**fields)), key)
+
+    def _one_of(self, made: T, key: Any = None) -> T:
+        """One of the equal things that are made lately."""
+        if len(self.said) >= MOST_SAID:
+            self.said.clear()
+        one: T = self.said.setdefault(made if key is None else key, made)
+        return one
 
     def _client(self, event: Event) -> ModelValue:
         return self.c[self.client_of[event.place]]
@@ -1031,9 +1040,7 @@ class StoreConformance(Conformance):
         return ((("client", self._client(event), "seen"), _AddsTo(self._ensemble(event.parameters["ensemble"]))),)
 
     def _write_set(self, entry_id: int, ensemble: Sequence[str]) -> frozenset[Value]:
-        found = frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
-        known: frozenset[Value] = self.said.setdefault(found, found)
-        return known
+        return self._one_of(frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1])))
 
     def _client_resends(self, event: Event) -> Iterator[Step]:
         c = self._client(event)

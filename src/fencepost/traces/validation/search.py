@@ -53,7 +53,7 @@ MOST_REASONS = 3
 LAST = 1_000
 """How many of the last moves of a long trace are kept, for the report."""
 
-GROWTH = 2
+GROWTH = 1.25
 """What is known of the state is looked through, and what is not needed is forgotten, once it has grown by this
 factor.
 """
@@ -257,7 +257,7 @@ class Search:
             (self.row, self.base), writes = self.replayer.forget((self.row, self.base), writes)
             for move, mine in zip(self.moves, writes, strict=True):
                 move.taken = Taken(mine, move.taken.labels, move.taken.events)
-            self.most_known = self.replayer.size * GROWTH + MANY
+            self.most_known = int(self.replayer.size * GROWTH) + MANY
 
     def _retaken(self) -> tuple[list[int], list[Entry]]:
         """The initial state, and the path to where the moves that are kept begin, taken again."""
