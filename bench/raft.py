@@ -314,6 +314,15 @@ RECEIVED = {VoteRequest: "receives_vote_request", VoteResponse: "receives_vote_r
             AppendResponse: "receives_response", Heartbeat: "receives_heartbeat",
             HeartbeatResponse: "receives_heartbeat_response"}  # fmt: skip
 BEGINNING = ("InitState", "BecomeFollower", "ApplyConfChange")
+UNSAID = {
+    "MsgVote": ("entries", "commit", "vote", "reject", "rejectHint"),
+    "MsgVoteResp": ("index", "logTerm", "entries", "commit", "vote", "rejectHint"),
+    "MsgApp": ("vote", "reject", "rejectHint"),
+    "MsgAppResp": ("entries", "commit", "vote"),
+    "MsgHeartbeat": ("index", "logTerm", "entries", "vote", "reject", "rejectHint"),
+    "MsgHeartbeatResp": ("index", "logTerm", "entries", "commit", "vote", "reject", "rejectHint"),
+}
+"""The fields that a kind of message leaves at their default."""
 
 
 class EtcdRaft(Conformance):
@@ -333,10 +342,22 @@ class EtcdRaft(Conformance):
         applied = Counter[str]()
         named, over, starting = set[str](), set[str](), dict[str, bool]()
         self.begins, self.starts = set[int](), set[int]()
+        self.answers: dict[int, Mapping[str, Any]] = {}
+        """The answer to each request that is received, by the number of the event that receives it; ``answering``: the
+        numbers of the events that send one.
+        """
+        self.answering = set[int]()
+        asked: dict[tuple[str, str], int] = {}
         for event in self.events:
             said = event.parameters
+            if event.action.startswith("Receive") and event.action.endswith("Request"):
+                asked[said["nid"], said["msg"]["from"]] = event.seq
+            elif is_answer(said) and (said["nid"], said["msg"]["to"]) in asked:
+                self.answers[asked.pop((said["nid"], said["msg"]["to"]))] = said["msg"]
+                self.answering.add(event.seq)
             changes = said.get("prop", {}).get("cc", {}).get("changes", ()) if event.action == "ChangeConf" else ()
-            named |= {said["nid"], *said["conf"][0], *(each["nid"] for each in changes)}
+            named |= {said["nid"], said["state"]["vote"], *said["conf"][0], *(each["nid"] for each in changes)}
+            named |= {said["msg"][end] for end in ("from", "to") if "msg" in said}
             if said["nid"] not in over and event.action in BEGINNING:
                 begun[said["nid"]] = said
                 applied[said["nid"]] += said["conf"][0] == _members_after(said) != []
@@ -347,7 +368,7 @@ class EtcdRaft(Conformance):
                 starting[said["nid"]] = event.action == "InitState"
             elif starting.get(said["nid"]):
                 self.starts.add(event.seq)
-        self.server_names = sorted(named, key=lambda each: (len(each), each))
+        self.server_names = sorted(named - {"0"}, key=lambda each: (len(each), each))
         numbers = {name: number for number, name in enumerate(self.server_names)}
 
         def first(said: Mapping[str, Any] | None) -> tuple[Any, ...]:
@@ -371,7 +392,7 @@ class EtcdRaft(Conformance):
         if event.seq in self.begins:
             return
         if message is not None:
-            yield self.of_message(said, message, known)
+            yield self.of_message(event, message, known)
             return
         mine = (("s", s),)
         match event.action:
@@ -384,13 +405,13 @@ class EtcdRaft(Conformance):
             case "InitState":
                 yield Step("restarts", mine)  # written before it has read what it had saved
             case "Replicate":
-                yield Step("appends", mine, (None,))
+                yield Step("appends", mine, (None,), before=known)
             case "ChangeConf":
                 (change,) = said["prop"]["cc"]["changes"]
                 if change["action"] == "AddLearner":
                     raise NotCovered(f"learner {change['nid']}")
                 comes = change["action"] == "AddNewServer"
-                yield Step("appends", mine, ((comes, self.called[change["nid"]]),))
+                yield Step("appends", mine, ((comes, self.called[change["nid"]]),), before=known)
             case "ApplyConfChange":
                 members = frozenset(self.called[each] for each in _members_after(said))
                 if event.seq in self.starts:
@@ -413,27 +434,37 @@ class EtcdRaft(Conformance):
                   "commit": found["commit"], "members": members}  # fmt: skip
         return tuple((("server", s, name), value) for name, value in values.items())
 
-    def of_message(self, said: Mapping[str, Any], message: Mapping[str, Any], known: tuple[Any, ...]) -> Step:
+    def of_message(self, event: Event, message: Mapping[str, Any], known: tuple[Any, ...]) -> Step:
         if message["type"] not in KINDS:
             raise NotCovered(f"a message {message['type']}")
-        kind, fields = KINDS[message["type"]], self.fields(message)
+        said, kind, fields = event.parameters, KINDS[message["type"]], self.fields(message)
+        is_receipt = said["name"].startswith("Receive")
         source, to = self.called[message["from"]], self.called[message["to"]]
-        if said["name"].startswith("Receive"):
-            return Step(RECEIVED[kind], (("s", to),), (source, like(**fields)), before=known)
-        if source != to and kind in (VoteResponse, AppendResponse, HeartbeatResponse):
-            return Step(None)  # it is sent where the request is received
+        wrong = "" if said["nid"] == message["to" if is_receipt else "from"] else f"it is no message of {said['nid']}"
+        unsaid = UNSAID[message["type"]]
+        if message["type"] == "MsgAppResp" and not message["reject"]:
+            unsaid += ("logTerm", "rejectHint")
+        for field in unsaid:
+            if message[field] not in (0, "0", False):
+                wrong = f"a {message['type']} has no {field}"
+        if is_receipt:
+            answer = self.answers.get(event.seq)
+            sent = (("send", like(**self.fields(answer))),) if answer is not None else ()
+            return Step(RECEIVED[kind], (("s", to),), (source, like(**fields)), before=known, tells=sent, wrong=wrong)
+        if is_answer(said):  # it is sent where the request is received
+            if event.seq not in self.answering:
+                wrong = "it answers no request"
+            if kind is VoteResponse:  # written before the vote is given
+                known = tuple(each for each in known if each[0][-1] != "vote")
+            return Step(None, after=known, wrong=wrong)
         ends, sent = (("s", source), ("to", to)), (("send", like(**fields)),)
-        match message["type"]:
-            case "MsgVote":
-                return Step("asks_for_vote", ends, tells=sent, after=known)
-            case "MsgVoteResp":
-                return Step("votes_for_itself", ends[:1], tells=sent, after=known)
-            case "MsgApp":
-                return Step("sends_entries", ends, (fields["index"], fields["count"]), tells=sent, after=known)
-            case "MsgHeartbeat":
-                return Step("sends_heartbeat", ends, tells=sent, after=known)
-            case _:
-                return Step("acknowledges_its_own", ends[:1], (fields["index"],), tells=sent, after=known)
+        action, parameters, picks = {
+            "MsgVote": ("asks_for_vote", ends, ()),
+            "MsgVoteResp": ("votes_for_itself", ends[:1], ()),
+            "MsgApp": ("sends_entries", ends, (fields.get("index"), fields.get("count"))),
+            "MsgHeartbeat": ("sends_heartbeat", ends, ()),
+        }.get(message["type"], ("acknowledges_its_own", ends[:1], (fields.get("index"),)))
+        return Step(action, parameters, picks, tells=sent, after=known, wrong=wrong)
 
     def fields(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a message that the trace says."""
@@ -447,6 +478,17 @@ class EtcdRaft(Conformance):
             "MsgHeartbeatResp": {},
         }  # fmt: skip
         return {"term": message["term"], **of[message["type"]]}
+
+
+def is_answer(said: Mapping[str, Any]) -> bool:
+    """Whether an event sends an answer to another server."""
+    message = said.get("msg")
+    return (
+        message is not None
+        and said["name"].startswith("Send")
+        and message["type"].endswith("Resp")
+        and message["from"] != message["to"]
+    )
 
 
 def _members_after(said: Mapping[str, Any]) -> list[str]:
