@@ -49,7 +49,7 @@ EventKey: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
 
 MOST_SAID = 16_384
-"""The most things of which one is kept."""
+"""The most things that are kept to be shared."""
 
 MOST_CLIENTS = 1_000
 """The most clients that a protocol can have."""
