@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from traces.traced import LEDGER, traced
 
 from fencepost import Message, Protocol, action, model_values, network
@@ -193,11 +194,14 @@ def test_rows_are_let_go_when_they_are_taken() -> None:
     assert [each for each in traces.rows(name) if each.subject is not None] == []
 
 
+@pytest.mark.parametrize("has_bytes", [True, False])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_packed_events_are_those_of_the_rows(monkeypatch: pytest.MonkeyPatch, mixed: bool) -> None:
+def test_packed_events_are_those_of_the_rows(monkeypatch: pytest.MonkeyPatch, mixed: bool, has_bytes: bool) -> None:
     for module, limit in ((packed, "BLOCK"), (grouped, "BLOCK"), (grouped, "SHORT")):
         monkeypatch.setattr(module, limit, 7)
     _, events = traced(2, "everything")
+    if not has_bytes:
+        events = [replace(event, actor="\ud800") for event in events]
     rows = rows_of(events)
     if mixed:
         Random(1).shuffle(rows)

@@ -39,6 +39,11 @@ class Packing(ABC, Generic[T]):
     def load(data: bytes) -> list[T]:
         """The values again."""
 
+    @staticmethod
+    def plain(values: list[Any]) -> list[T]:
+        """The values, from a block that could not be dumped."""
+        return values
+
 
 class Pickled(Packing[Any]):
     """Values that stay in this process."""
@@ -107,7 +112,7 @@ class Packed(Sequence[T]):
         self._last.clear()
 
     def _values(self, block: bytes | list[T]) -> list[T]:
-        return self._packing.load(decompress(block)) if isinstance(block, bytes) else block
+        return self._packing.load(decompress(block)) if isinstance(block, bytes) else self._packing.plain(block)
 
     def __len__(self) -> int:
         return self._end + len(self._last)

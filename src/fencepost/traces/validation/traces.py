@@ -52,6 +52,11 @@ class Events(Packing[Event]):
 
     @staticmethod
     def load(data: bytes) -> list[Event]:
+        """See :class:`Packing`."""
+        return Events.plain(_ROWS.decode(data))
+
+    @staticmethod
+    def plain(values: list[row.TraceEvent]) -> list[Event]:
         """See :class:`Packing`. Events share their names, as the rows of a file do."""
         return [
             Event(
@@ -59,7 +64,7 @@ class Events(Packing[Event]):
                 each.subject if each.subject is None else intern(each.subject), each.parameter_values(),
                 intern(each.actor),
             )
-            for each in _ROWS.decode(data)
+            for each in values
         ]  # fmt: skip
 
 
