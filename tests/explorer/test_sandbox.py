@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gc
+import mmap
 import os
 import socket
 import subprocess
@@ -54,7 +56,7 @@ def test_nothing_is_written_run_or_known(tmp_path: Path, monkeypatch: pytest.Mon
         overwrite,
         lambda: subprocess.run(["true"], check=False).returncode,
         lambda: os.execv("/bin/true", ["true"]),
-        lambda: bytearray(1 << 32),
+        lambda: len(bytearray(1 << 32)),
         lambda: os.fork() or os._exit(0),
         lambda: os.kill(os.getppid(), 0),
         lambda: __import__("xdrlib" if sys.version_info < (3, 12) else "colorsys").__name__,
@@ -68,6 +70,18 @@ def test_nothing_is_written_run_or_known(tmp_path: Path, monkeypatch: pytest.Mon
     assert found[6:8] == ["PermissionError", "PermissionError" if sandbox._version() >= 6 else None]
     assert found[8] in ("xdrlib", "colorsys")
     assert kept.read_text() == "before"
+
+
+def test_garbage_is_no_room_beyond_the_limit() -> None:
+    circle: list[object] = [mmap.mmap(-1, 1 << 33)]
+    circle.append(circle)
+    gc.disable()
+    try:
+        del circle
+        found = answers(gc.collect, lambda: len(bytearray(1 << 32)), enter=lambda: sandbox.enter(1 << 28))
+    finally:
+        gc.enable()
+    assert found[1] == "MemoryError"
 
 
 @pytest.mark.skipif(not LANDLOCK, reason="this system has no Landlock")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import gc
 import os
 import resource
 import struct
@@ -32,6 +33,7 @@ _SIGNAL = 1 << 1
 
 def enter(memory: int) -> None:
     """Give up everything except computing and importing modules, and limit memory to ``memory`` bytes more than now.
+    Garbage is collected first: later, its memory would be room beyond the limit.
 
     On a system without Landlock, only resource limits apply: the process can write no files and start no processes.
     """
@@ -45,6 +47,7 @@ def enter(memory: int) -> None:
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_NPROC, 0)
     _limit(resource.RLIMIT_CORE, 0)
+    gc.collect()
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm") as file:
         _limit(resource.RLIMIT_AS, int(file.read().split()[0]) * resource.getpagesize() + memory)
     confine([path or os.curdir for path in sys.path])
