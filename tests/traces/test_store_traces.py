@@ -359,3 +359,20 @@ def test_traces_share_one_cache() -> None:
     evaluations = replayer.evaluations
     assert validator.validate(LEDGER, events).accepted
     assert replayer.evaluations == evaluations
+
+
+@pytest.mark.parametrize(("behind", "is_before"), [(1, True), (0, False)])
+def test_an_entry_that_was_not_found_may_be_added_before_the_answer(behind: int, is_before: bool) -> None:
+    _, events = traced(1, "calm")
+    at, added = next(
+        (at, each) for at, each in enumerate(events)
+        if each.action == "bookie_sends_add_confirmed_response" and each.subject == LEDGER
+    )  # fmt: skip
+    told = {
+        "entries": added.parameters["entries"], "code": "NO_ENTRY", "since": added.parameters["position"] - behind,
+        "connection": added.parameters["connection"], "position": added.parameters["position"],
+    }  # fmt: skip
+    answer = structs.replace(added, action="bookie_sends_read_response", parameters=told, actor="late")
+    ordered = [*StoreConformance(LEDGER, [*events[: at + 1], answer, *events[at + 1 :]]).in_order()]
+    assert (ordered.index(answer) < ordered.index(added)) == is_before
+    assert [each for each in ordered if each is not answer] == events

@@ -545,9 +545,7 @@ class StoreConformance(Conformance):
     def _lac_sent(self, message: tuple[Any, ...], ahead: int = 0) -> int | None:
         """The LAC in an add that a bookie receives next, or ``ahead`` of others, if that is known."""
         sent = self.senders.get(message)
-        if not sent or len(sent) == 1:
-            return sent[0][1] if sent else None
-        return sent[min(self.received[message] + ahead, len(sent) - 1)][1]
+        return sent[min(self.received.get(message, 0) + ahead, len(sent) - 1)][1] if sent else None
 
     def _is_highest_lac(self, event: Event) -> bool:
         """Whether the LAC that a bookie reports is the highest of adds that have arrived together, as far as their LACs
