@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fencepost.ledger.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
 from fencepost.log.chain import Chain, Link, Position
 from fencepost.log.roles.leader import (
+    _RELEASE_AFTER,
     Abandon,
     Acknowledged,
     Append,
@@ -237,6 +239,41 @@ def test_rolling_over_by_size() -> None:
     told = Told(limits=Limits(size=10))
     told.lead()
     assert told(Append([4, 5, 6, 1])) == [Write(7, 0, 3)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_ledger_is_full_by_the_sizes_of_its_own_entries(seed: int) -> None:
+    rng, limit = random.Random(seed), 400
+    told = Told(limits=Limits(size=limit), most_appends=100)
+    told.lead()
+    sizes: list[int] = []
+    written: dict[int, list[int]] = {7: []}
+    ends: dict[int, int] = {}
+    acknowledged = 0
+    for _ in range(20_000):
+        effects: list[Effect] = []
+        some = [rng.randrange(20) for _ in range(rng.randrange(8))]
+        if len(sizes) < 3 * _RELEASE_AFTER and told.leader.has_room(sum(some), len(some)):
+            sizes += some
+            effects += told(Append(some))
+        elif (count := rng.randint(0, told.leader.written - acknowledged)) > 0:
+            ledger = max(written)
+            acknowledged += count
+            ends[ledger] = ends.get(ledger, -1) + count
+            effects += told(Confirmed(ledger, ends[ledger]))
+        while effects:
+            effect = effects.pop(0)
+            if isinstance(effect, CloseLedger):
+                told.answer(LedgerClosed, Closing.CLOSED, ends[effect.ledger])
+                written[effect.ledger + 1] = []
+                effects += told.created(effect.ledger + 1)
+            elif isinstance(effect, Write):
+                written[effect.ledger] += sizes[effect.first : effect.first + effect.count]
+        assert told.leader.bytes == sum(sizes[acknowledged:])
+    *full, (_, last) = written.items()
+    assert full and acknowledged == len(sizes) >= 3 * _RELEASE_AFTER
+    assert all(sum(some[:-1]) < limit <= sum(some) for _, some in full) and sum(last) < limit + 20
+    assert [size for some in written.values() for size in some] == sizes
 
 
 def test_rolling_over_by_age_counts_from_the_first_entry() -> None:

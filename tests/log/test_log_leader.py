@@ -15,7 +15,7 @@ COUNTS = {
     "default": (53_203, 41),
     "two-entries": (360_491, 44),
     "one-client": (132, 31),
-    "trouble": (74_215, 39),
+    "trouble": (73_835, 39),
     "trouble-later": (421, 25),
     "lost-answers": (33_265, 38),
     "trims": (11_566, 35),
@@ -27,7 +27,7 @@ COUNTS = {
     "tried-again": (954, 24),
     "full": (112, 31),
     "old": (111, 26),
-    "impatient": (39_478, 38),
+    "impatient": (39_098, 38),
     "refusals": (1_782, 26),
 }
 

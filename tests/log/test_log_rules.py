@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -158,7 +159,9 @@ def test_a_ledger_takes_one_entry_after_another_until_it_is_full(
     taken = 0
     while taken < len(waiting) and not is_full(limits, entries + taken, size + sum(waiting[:taken]), age):
         taken += 1
-    assert room(limits, entries, size, age, waiting) == taken
+    before = [7, 9]
+    offsets = [*accumulate([*before, *waiting], initial=5)]
+    assert room(limits, entries, size, age, offsets, len(before)) == taken
 
 
 def test_what_waits_is_limited_but_one_append_is_never_too_large() -> None:

@@ -280,8 +280,8 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         (
             (
                 LEADER,
-                "self.base, self.ledger_size, self.begun = self.written, 0, now",
-                "self.ledger_size, self.begun = 0, now",
+                "self.base, self._begins, self.begun = self.written, self._before(self.written), now",
+                "self._begins, self.begun = self._before(self.written), now",
             ),
         ),
         "nothing_is_forgotten",
@@ -289,13 +289,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
     "a leader does not write again what its ledger was closed without": (
         "log-leader",
         "trouble",
-        (
-            (
-                LEADER,
-                "        self._under_way.clear()\n        self.written = self.acknowledged",
-                "        self._under_way.clear()",
-            ),
-        ),
+        ((LEADER, "        self.written = self.acknowledged\n", ""),),
         "what_waits_is_counted",
     ),
     "a leader deletes a ledger that may be in the chain": (

@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 
 from fencepost.language.values import Record
 from fencepost.log.chain import Batch, Chain
@@ -212,17 +211,19 @@ def is_full(limits: Limits, entries: int, size: int, age: int) -> bool:
     return entries > 0 and (0 < limits.entries <= entries or 0 < limits.size <= size or 0 < limits.age <= age)
 
 
-def room(limits: Limits, entries: int, size: int, age: int, waiting: Sequence[int]) -> int:
-    """Return how many of the ``waiting`` entries, of these sizes in bytes, the leader's ledger takes before it is full.
-    It is empty or has ``entries`` of ``size`` bytes.
+def room(limits: Limits, entries: int, size: int, age: int, offsets: Sequence[int], waiting: int = 0) -> int:
+    """Return how many waiting entries the leader's ledger takes before it is full. It is empty or has ``entries`` of
+    ``size`` bytes.
+
+    ``offsets``: the bytes before each entry, ascending, and those of all. The entries from index ``waiting`` on wait.
     """
     if is_full(limits, entries, size, age):
         return 0
-    most = len(waiting)
+    most = len(offsets) - 1 - waiting
     if limits.entries > 0:
         most = min(most, limits.entries - entries)
     if limits.size > 0:
-        most = min(most, bisect_left([*accumulate(waiting, initial=size)], limits.size))
+        most = min(most, bisect_left(offsets, offsets[waiting] + limits.size - size, waiting) - waiting)
     return most
 
 

@@ -14,8 +14,8 @@ the entry is certainly not in the log, or whether that is unknown.
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -46,6 +46,9 @@ from fencepost.log.rules import (
 _AGAIN = "again"
 _BEGIN = "begin"
 _AGE = "age"
+
+_RELEASE_AFTER = 1024
+"""How many sizes of acknowledged appends are released together."""
 
 Handler = Any
 
@@ -348,16 +351,15 @@ class Leader(Chaining):
         self.created = 0
         self.base = 0
         """The number of the append that is entry 0 of the ledger."""
-        self.ledger_size = 0
+        self._begins = 0
+        """Bytes of all appends before that one."""
         self.begun = 0
         """When the first entry of the ledger was written."""
         self.is_rolling = False
         self.acknowledged = self.written = self.appended = 0
-        self.bytes = 0
-        self._under_way: deque[int] = deque()
-        """The sizes of entries that are written and not acknowledged."""
-        self._waiting: deque[int] = deque()
-        """The sizes of entries that are not written."""
+        self._offsets = [0]
+        """Bytes of all appends before each one from number ``_first`` on, and of all."""
+        self._first = 0
         self._retries: Handler = None
         """The step to retry when the timer fires."""
         self._failing_since: int | None = None
@@ -371,6 +373,15 @@ class Leader(Chaining):
     def unacknowledged(self) -> int:
         """How many appends wait or are under way."""
         return self.appended - self.acknowledged
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the appends that wait or are under way."""
+        return self._offsets[-1] - self._before(self.acknowledged)
+
+    def _before(self, number: int) -> int:
+        """Bytes of all appends before one that is not acknowledged."""
+        return self._offsets[number - self._first]
 
     def has_room(self, size: int, count: int = 1) -> bool:
         """Return whether ``count`` more appends with ``size`` bytes together are taken now."""
@@ -412,9 +423,6 @@ class Leader(Chaining):
             effects.append(Abandon(self.ledger))
         first, written, appended = self.acknowledged, self.written, self.appended
         self.acknowledged = self.written = appended
-        self._under_way.clear()
-        self._waiting.clear()
-        self.bytes = 0
         self.ledger = None
         self.is_rolling = False
         self._failing_since = None
@@ -534,7 +542,7 @@ class Leader(Chaining):
             self._try_again(now, effects, self._create)
         else:
             self.ledger, self.created = event.ledger, event.created
-            self.base, self.ledger_size, self.begun = self.written, 0, now
+            self.base, self._begins, self.begun = self.written, self._before(self.written), now
             self.status = Status.PENDING_APPEND_LEDGER
             self._trace(effects, "create_ledger", ledger=event.ledger)
             self._update(effects)
@@ -607,8 +615,7 @@ class Leader(Chaining):
             effects.append(Refused(why))
             return
         self.appended += count
-        self.bytes += size
-        self._waiting += event.sizes
+        self._offsets += accumulate(event.sizes, initial=self._offsets.pop())
         self._write(now, effects)
 
     def _write(self, now: int, effects: list[Effect]) -> None:
@@ -618,25 +625,27 @@ class Leader(Chaining):
         limits, entries = self.settings.limits, self.written - self.base
         if not entries:
             self.begun = now
-        count = room(limits, entries, self.ledger_size, now - self.begun, self._waiting)
+        count = room(limits, entries, self._ledger_size, now - self.begun, self._offsets, self.written - self._first)
         if count:
             self._trace(effects, "write_entry", ledger=self.ledger, entry=entries, count=count, append=self.written)
             effects.append(Write(self.ledger, self.written, count))
             if limits.age and not entries:
                 effects.append(SetTimer((_AGE, self.ledger), limits.age))
-            sizes = [self._waiting.popleft() for _ in range(count)]
-            self._under_way += sizes
-            self.ledger_size += sum(sizes)
             self.written += count
         self._consider_rolling(now, effects)
+
+    @property
+    def _ledger_size(self) -> int:
+        """Bytes of the entries written to the ledger."""
+        return self._before(self.written) - self._begins
 
     def _consider_rolling(self, now: int, effects: list[Effect]) -> None:
         if self.status is not Status.HAS_OPEN_LEDGER:
             return
         if not self.is_rolling:
-            is_last = self.last_wish is not None and not self._waiting
+            is_last = self.last_wish is not None and self.written == self.appended
             entries = self.written - self.base
-            self.is_rolling = is_last or is_full(self.settings.limits, entries, self.ledger_size, now - self.begun)
+            self.is_rolling = is_last or is_full(self.settings.limits, entries, self._ledger_size, now - self.begun)
         if self.is_rolling and self.written == self.acknowledged:
             self.status = Status.CLOSE_OWN_LEDGER
             self._close_own(effects)
@@ -659,8 +668,9 @@ class Leader(Chaining):
             assert self.ledger is not None
             effects.append(Acknowledged(self.acknowledged, count, Position(self.ledger, self.acknowledged - self.base)))
             self.acknowledged = up_to
-            for _ in range(count):
-                self.bytes -= self._under_way.popleft()
+            if up_to - self._first >= _RELEASE_AFTER:
+                del self._offsets[: up_to - self._first]
+                self._first = up_to
 
     def _reconcile(self, effects: list[Effect], closed_at: int, action: str) -> None:
         """The own ledger is closed: acknowledge the entries in it. The others wait again, before the unwritten ones."""
@@ -668,8 +678,6 @@ class Leader(Chaining):
         there = appended_by(closed_at, written, acknowledged, self.protections)
         self._trace(effects, action, ledger=self.ledger, last_entry=closed_at, acknowledged=there)
         self._acknowledge(effects, self.base + there)
-        self._waiting.extendleft(reversed(self._under_way))
-        self._under_way.clear()
         self.written = self.acknowledged
 
     def _write_failed(self, event: WriteFailed, now: int, effects: list[Effect]) -> None:

@@ -580,11 +580,12 @@ class LogLeader(ChainedLedgers, Protocol):
 
     @invariant(c=clients)
     def what_waits_is_counted(self, c: ModelValue) -> bool:
-        """A leader counts the sizes of all entries that wait or are in flight, within its limit."""
+        """A leader counts the sizes of all entries that wait or are in flight, within its limit. Those in flight are in
+        its ledger.
+        """
         leader = self.leader[c]
-        under_way, waiting = len(leader._under_way), len(leader._waiting)
-        are_all = (under_way, waiting) == (leader.written - leader.acknowledged, leader.appended - leader.written)
-        return are_all and leader.bytes == under_way + waiting <= leader.settings.most_appends
+        begins = leader.written if leader.ledger is None else leader.base
+        return begins <= leader.acknowledged and leader.bytes == leader.unacknowledged <= leader.settings.most_appends
 
     @invariant(c=clients)
     def the_log_has_appends_in_order(self, c: ModelValue) -> bool:
