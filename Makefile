@@ -15,7 +15,9 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 # One more than there are cores, as some tests wait; each may start a Spark.
 WORKERS := $(shell n=$$(nproc); echo $$(( n < 3 ? n + 1 : 4 )))
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A worker that dies ends the run: xdist would give its test to the next worker, and could then wait for ever.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	--max-worker-restart 0
 # `make test CAMPAIGNS=2/4` runs the second quarter of the campaigns too, and CAMPAIGNS=1/1 all of them.
 CAMPAIGNS :=
 CHOSEN := $(if $(CAMPAIGNS),--campaigns $(CAMPAIGNS),-m 'not campaign')
