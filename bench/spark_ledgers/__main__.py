@@ -1,4 +1,4 @@
-"""``python -m bench.spark_ledgers``: how closely Spark follows a writer, and how fast it reads."""
+"""``python -m bench.spark_ledgers``: how closely Spark follows a writer, and how fast it reads and writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.ledger.__main__ import compile_loops, machine
-from bench.spark_ledgers import compare, costs, follow, kills
+from bench.spark_ledgers import compare, costs, follow, kills, writes
 from interop import jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
@@ -23,6 +23,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {
     "costs": costs.run,
     "compare": compare.run,
     "kills": kills.run,
+    "writes": writes.run,
 }
 
 EPILOG = """parts, all by default:
@@ -31,6 +32,7 @@ EPILOG = """parts, all by default:
   compare  ledgers of BookKeeper and ours: the contents by checksum, and how fast they are read
            (needs a JDK 17 and Maven)
   kills    readers and drivers of queries are killed: whether a row is lost or doubled
+  writes   how fast Spark writes a log, beside a client that appends the same entries
 """
 
 
@@ -73,9 +75,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         metavar="DIR",
         help="where the query keeps its checkpoint, by default where the store is",
     )
-    compared = parser.add_argument_group("costs and compare")
+    compared = parser.add_argument_group("costs, compare and writes")
     compared.add_argument(
-        "--entries", type=int, default=1_000_000, metavar="N", help="of each ledger (by default %(default)s)"
+        "--entries", type=int, default=1_000_000, metavar="N", help="of each ledger or log (by default %(default)s)"
     )
     compared.add_argument("--rounds", type=int, default=3, help="of which the median is told (by default %(default)s)")
     compared.add_argument(
