@@ -58,8 +58,10 @@ def runs_of(entry_ids: Any) -> Runs:
     iterable.
     """
     if hasattr(entry_ids, "dtype") and len(entry_ids):  # a NumPy array
-        if (entry_ids[1:] - entry_ids[:-1] == 1).all():  # the usual case, found in one comparison
-            return ((int(entry_ids[0]), int(entry_ids[-1])),)
+        first, last = entry_ids.item(0), entry_ids.item(-1)
+        # The usual case. The comparison is searched as bytes, which takes half the time of NumPy's own ``all``.
+        if last - first == len(entry_ids) - 1 and b"\0" not in (entry_ids[1:] > entry_ids[:-1]).tobytes():
+            return ((first, last),)
         entry_ids = entry_ids.tolist()
     runs: list[tuple[int, int]] = []
     for entry_id in entry_ids:

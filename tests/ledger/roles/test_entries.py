@@ -7,6 +7,7 @@ import hmac
 import sys
 import zlib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,3 +92,8 @@ def test_ids_as_runs(ids: list[int]) -> None:
     runs = runs_of(iter(ids))
     assert [entry_id for first, last in runs for entry_id in range(first, last + 1)] == ids
     assert all(after[0] > before[1] + 1 for before, after in zip(runs, runs[1:], strict=False))
+    assert runs_of(np.array(ids, np.int64)) == runs
+
+
+def test_ids_that_do_not_ascend_are_runs_of_their_own() -> None:
+    assert runs_of([0, 5, 2]) == runs_of(np.array([0, 5, 2])) == ((0, 0), (5, 5), (2, 2))
