@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.ledger.kernels import ready
+
 MODULE = """
 from fencepost.files.loops import inner, njit
 
@@ -79,3 +81,16 @@ def test_what_can_not_be_compiled_or_kept_is_said_and_hinders_nobody(tmp_path: P
         said == "None 0 False"
         and "the process goes on without them: they cannot be compiled: RuntimeError: there is no room" in log
     )
+
+
+def test_threads_take_quick_turns_while_loops_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "told_turns.py").write_text("import sys\nTURN = sys.getswitchinterval()\n")
+    (tmp_path / "told_nothing.py").write_text("raise RuntimeError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ready, "_stamp", lambda names: tmp_path)
+    before = sys.getswitchinterval()
+    (module,) = ready.load(["told_turns"])
+    assert module.TURN == pytest.approx(ready.TURN) and ready.TURN < before == sys.getswitchinterval()
+    with pytest.raises(RuntimeError):
+        ready.load(["told_nothing"])
+    assert sys.getswitchinterval() == before

@@ -28,6 +28,9 @@ from types import ModuleType
 
 ENVIRONMENT = "FENCEPOST_LOOPS"
 
+TURN = 0.0002
+"""Seconds for which a thread may run while another waits for its turn, as long as loops are being loaded."""
+
 Ready = Callable[[list[ModuleType]], None]
 """A function that receives the modules, in their order, on a separate thread."""
 
@@ -35,6 +38,7 @@ _log = logging.getLogger("fencepost.ledger.kernels")
 
 
 _loaded: set[str] = set()
+_turns = threading.Lock()
 
 
 class _NotCompiledError(Exception):
@@ -88,6 +92,21 @@ def _load_or_compile(names: list[str], ready: Ready) -> None:
         _report_loaded(modules, ready)
 
 
+@contextmanager
+def _quick_turns() -> Iterator[None]:
+    """Let threads take turns quickly. Importing reads a thousand files, and after each read this thread waits for its
+    turn. While another thread is busy, loading takes eight seconds by Python's own turns, and one by these.
+    """
+    with _turns:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(min(before, TURN))
+        try:
+            yield
+        finally:
+            sys.setswitchinterval(before)
+
+
+@_quick_turns()
 def load(names: Sequence[str]) -> list[ModuleType]:
     """Import modules of loops if the cache has them for the current sources.
 
