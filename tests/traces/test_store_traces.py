@@ -52,6 +52,32 @@ def test_repairs_are_behaviours_of_the_protocol() -> None:
         assert happened[action] > 10, happened
 
 
+def from_one_address(events: list[Event]) -> list[Event]:
+    """The events as they are where each client has the same address towards all bookies, as far as ports allow."""
+    addresses: dict[str, str] = {}
+    connected: Counter[tuple[str, int, str]] = Counter()
+    for event in events:
+        if event.action == "connected":
+            whose = event.node, event.incarnation, event.parameters["bookie"]
+            addresses[event.parameters["connection"]] = f"{event.node} {event.incarnation} {connected[whose]}"
+            connected[whose] += 1
+    assert len(addresses) > len({*addresses.values()})
+    return [
+        structs.replace(event, parameters={**event.parameters, "connection": addresses[event.parameters["connection"]]})
+        if "connection" in event.parameters
+        else event
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize("profile", ["races", "crashes"])
+def test_one_address_may_be_connected_to_several_bookies(profile: str) -> None:
+    for seed in SEEDS:
+        _, events = traced(seed, profile)
+        verdict = validate(from_one_address(events))
+        assert verdict.accepted, (seed, said(verdict))
+
+
 def in_order(verdict: Verdict) -> list[tuple[str, int, int]]:
     """The events of the steps that were taken, as they were."""
     return [(event.node, event.incarnation, event.seq) for event, _, _ in verdict.path if event]

@@ -42,6 +42,11 @@ T = TypeVar("T")
 Client: TypeAlias = tuple[str, int, str, int]
 """A client of the protocol: node, incarnation, actor, attempt."""
 
+Connection: TypeAlias = tuple[str, str]
+"""A connection as both ends know it: the bookie, and the client's address. One address may be connected to several
+bookies.
+"""
+
 Reading: TypeAlias = tuple[str, int, str]
 """A reader: node, incarnation, actor."""
 
@@ -141,10 +146,8 @@ class StoreConformance(Conformance):
         self.answered: set[tuple[str, int]] = set()
         self.event_counts: Counter[tuple[str, int]] = Counter()
         """The number of events of each incarnation."""
-        self.connections: dict[tuple[str, int, str], list[tuple[int, int, str]]] = defaultdict(list)
-        """The connections of each incarnation of a client to each bookie: their names, and their first and last
-        events.
-        """
+        self.connections: dict[tuple[str, int, str], list[tuple[int, int, Connection]]] = defaultdict(list)
+        """The connections of each incarnation of a client to each bookie, after their first and last events."""
         self.looks_since = False
         """Whether bookies tell since when they have looked for an entry."""
         self.senders: dict[tuple[Any, ...], tuple[tuple[Client, int | None], ...]] = {}
@@ -179,13 +182,13 @@ class StoreConformance(Conformance):
         self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
         self._collect_senders()
         self.writes = self._writes()
-        self.owners_of_connection: dict[tuple[str, str], dict[tuple[str, int], None]] = defaultdict(dict)
+        self.owners_of_connection: dict[Connection, dict[tuple[str, int], None]] = defaultdict(dict)
         """The owners of a connection to a bookie. Ports are reused, so over time several owners have a connection of
         one name.
         """
-        for (node, incarnation, bookie), held in self.connections.items():
-            for _, _, name in held:
-                self.owners_of_connection[bookie, name][node, incarnation] = None
+        for (node, incarnation, _), held in self.connections.items():
+            for _, _, connection in held:
+                self.owners_of_connection[connection][node, incarnation] = None
         self.lac_learnt = self._lac_learnt()
 
     # -- looking ahead -----------------------------------------------------------------------------------------------
@@ -209,12 +212,12 @@ class StoreConformance(Conformance):
                 self.durable.setdefault(life, 0)
         elif action == "connected":
             held = self.connections[*life, parameters["bookie"]]
-            held.append((event.seq, 1 << 62, parameters["connection"]))
+            held.append((event.seq, 1 << 62, (parameters["bookie"], parameters["connection"])))
         elif action == "disconnected":
             held = self.connections[*life, parameters["bookie"]]
-            for place, (begin, _, name) in enumerate(held):
-                if name == parameters["connection"]:
-                    held[place] = (begin, event.seq, name)
+            for place, (begin, _, connection) in enumerate(held):
+                if connection[1] == parameters["connection"]:
+                    held[place] = (begin, event.seq, connection)
         elif action == "bookie_recovers":
             self.recovered[life] = parameters
         elif action == "bookie_notes_run":
@@ -330,12 +333,12 @@ class StoreConformance(Conformance):
                     found[moved[at][1]].append(("lac", *event.place))
         return found
 
-    def _connection(self, event: Event, bookie: str) -> str:
+    def _connection(self, event: Event, bookie: str) -> Connection:
         """The connection that carries the request of an event: the open one, or the next."""
-        for _, end, name in self.connections[event.node, event.incarnation, bookie]:
+        for _, end, connection in self.connections[event.node, event.incarnation, bookie]:
             if end > event.seq:
-                return name
-        return ""
+                return connection
+        return bookie, ""
 
     def _writes(self) -> dict[int, list[Event]]:
         """The writes of metadata that clients have sent, by the version that each would make."""
@@ -551,7 +554,7 @@ class StoreConformance(Conformance):
         """Whether the LAC that a bookie reports is the highest of adds that have arrived together, as far as their LACs
         are known.
         """
-        connection, recovery = event.parameters["connection"], event.parameters["recovery"]
+        connection, recovery = _connection_of(event), event.parameters["recovery"]
         seen: Counter[int] = Counter()
         sent: list[int | None] = []
         for entry_id in _entries(event):
@@ -603,7 +606,7 @@ class StoreConformance(Conformance):
         is_highest = is_confirmed and self._is_highest_lac(event)
         survived = set() if is_durable or not is_confirmed else {*_ids(self._survived(event)["entries"])}
         for entry_id in _entries(event):
-            message = (event.parameters["connection"], "add", entry_id, recovery)
+            message = (_connection_of(event), "add", entry_id, recovery)
             lac = self._lac_sent(message)
             c = self._sender(event, message)
             if c is None:
@@ -634,7 +637,7 @@ class StoreConformance(Conformance):
             )
 
     def _bookie_forces(self, event: Event) -> Iterator[Step]:
-        message = (event.parameters["connection"], "force")
+        message = (_connection_of(event), "force")
         number = self._lac_sent(message)
         c = self._sender(event, message)
         if c is None:
@@ -685,17 +688,17 @@ class StoreConformance(Conformance):
 
     def _unasked(self, event: Event, message: tuple[Any, ...], what: str) -> Step:
         """A bookie does something that no request in the trace asks for. The trace of a client may be missing."""
-        if any(name == message[0] for known in self.connections.values() for _, _, name in known):
+        if any(connection == message[0] for known in self.connections.values() for _, _, connection in known):
             return Step(event.action, (("b", self.b[event.node]),), receives=message)
         raise NotCovered(
-            f"{event.node} {event.seq} {what}, which nobody has sent over connection {message[0]}, of which no client"
-            " tells"
+            f"{event.node} {event.seq} {what}, which nobody has sent over connection {message[0][1]}, of which no"
+            " client tells"
         )
 
     def _bookie_refuses(self, event: Event) -> Iterator[Step]:
         """An add that is refused for another reason than a fence counts as lost."""
         for entry_id in _entries(event):
-            message = (event.parameters["connection"], "add", entry_id, event.parameters["recovery"])
+            message = (_connection_of(event), "add", entry_id, event.parameters["recovery"])
             if self._sender(event, message) is not None:
                 yield Step(None, receives=message)
 
@@ -703,11 +706,7 @@ class StoreConformance(Conformance):
         if not self._was_durable(event) and not self._survived(event)["fenced"]:
             return
         entry_id = event.parameters["entry"]
-        message = (
-            (event.parameters["connection"], "fence")
-            if entry_id < 0
-            else (event.parameters["connection"], "read", entry_id)
-        )
+        message = (_connection_of(event), "fence") if entry_id < 0 else (_connection_of(event), "read", entry_id)
         senders = self.senders.get(message)
         if senders:
             c = self.c[senders[min(self.received[message], len(senders) - 1)][0]]
@@ -716,7 +715,7 @@ class StoreConformance(Conformance):
             yield self._unasked(event, message, "is fenced by a read")
 
     def _bookie_fencing_read(self, event: Event) -> Iterator[Step]:
-        message = (event.parameters["connection"], "fence")
+        message = (_connection_of(event), "fence")
         c = self._sender(event, message)
         lac = event.parameters["lac"]
         if c is None:
@@ -753,7 +752,7 @@ class StoreConformance(Conformance):
                     sends = tuple(("shown", event.node, reader, entry_id, found) for reader in readers)
                     yield Step(action, (("b", b),), (entry_id + 1, found), sends=sends)
                 continue
-            message = (event.parameters["connection"], "read", entry_id)
+            message = (_connection_of(event), "read", entry_id)
             c = self._sender(event, message)
             if c is not None and not is_certain:
                 yield Step(None, receives=message)
@@ -775,15 +774,15 @@ class StoreConformance(Conformance):
 
     def _may_be_asked_by(self, event: Event, entry_id: int) -> list[tuple[str, int]]:
         """The clients whose reader may have asked a bookie, among those whose readers are traced."""
-        connection = event.parameters["connection"]
+        connection = _connection_of(event)
         if (connection, "length", entry_id) in self.senders:
             return []
-        owners = self.owners_of_connection.get((event.node, connection), ())
+        owners = self.owners_of_connection.get(connection, ())
         return [client for client in owners if client in self.reading_nodes]
 
     def _is_asked_to_fence(self, event: Event, entry_id: int) -> bool:
         """Whether a bookie's answer is to a recovery read, however the bookie traces it."""
-        connection = event.parameters["connection"]
+        connection = _connection_of(event)
         message = (connection, "read", entry_id)
         sent = len(self.senders.get(message, ())) > self.received[message]
         return sent and (connection, "length", entry_id) not in self.senders
@@ -1263,6 +1262,11 @@ def _ids(runs: Iterable[Sequence[int]]) -> Iterator[int]:
 
 def _is_write(event: Event) -> bool:
     return event.action in WRITES and event.subject is not None and event.parameters["version"] is not None
+
+
+def _connection_of(event: Event) -> Connection:
+    """The connection over which a bookie has received what it answers."""
+    return event.node, event.parameters["connection"]
 
 
 def _entries(event: Event) -> Iterator[int]:
