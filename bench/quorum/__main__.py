@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from bench.quorum.campaign import Campaign, Options, Outcome, median
@@ -65,6 +66,9 @@ def main() -> int:
     )
     speed.add_argument("--seconds", type=float, default=2.0, help="of one turn of one store")
     speed.add_argument("--turns", type=int, default=3)
+    speed.add_argument(
+        "--members", type=int, choices=(1, 3), default=3, help="of each; 1: a single service, beside ZooKeeper alone"
+    )
     speed.add_argument("--kills", type=int, default=5, help="of the leader, to see how long a change takes then")
     speed.add_argument("--size", type=int, help="bytes of a value: these loads alone")
     speed.add_argument("--in-flight", type=int, help="these loads alone")
@@ -158,9 +162,8 @@ def _speed(given: argparse.Namespace, path: Path) -> int:
 
     out = sys.stderr if given.json else sys.stdout
     loads = [each for each in LOADS if given.size in (None, each.size) and given.in_flight in (None, each.in_flight)]
-    found = run(
-        path, loads, given.seconds, given.turns, given.kills, given.etcd, lambda line: print(line, file=out, flush=True)
-    )
+    say = partial(print, file=out, flush=True)
+    found = run(path, given.members, loads, given.seconds, given.turns, given.kills, given.etcd, say)
     if given.json:
         print(json.dumps(found))
     return 0

@@ -1,5 +1,5 @@
 """Changes and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in
-one run.
+one run; or of a single metadata service of ours and of ZooKeeper alone.
 
 All of them sync to disk. Ours and ZooKeeper get the same frames from the same client. It keeps a fixed number of
 requests in flight over up to eight connections, spread over the members, the leader first. With etcd, a program built
@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from bench.quorum.clients import zk
 from bench.quorum.processes import Processes
+from interop.clusters import FENCEPOST, ZOOKEEPER, metadata_service
 from interop.ensembles import Ensemble, mode
 from interop.processes import free_port
 
@@ -279,6 +280,36 @@ class ZooKeeper:
         self.ensemble.kill()
 
 
+class Alone:
+    """One server that has no others beside it: ours, or ZooKeeper."""
+
+    def __init__(self, path: Path, like: type[Ours] | type[ZooKeeper]) -> None:
+        self.name = like.name
+        kind = FENCEPOST if like is Ours else ZOOKEEPER
+        self.server, where = metadata_service(kind, path / kind, heap=512, short=False)
+        self.server.start()
+        self.port = int(where.rpartition(":")[2])
+        self.turn = 0
+
+    @property
+    def pids(self) -> list[int]:
+        return [self.server.pid]
+
+    def do(self, load: Load, seconds: float) -> tuple[int, float, float, float, float]:
+        self.turn += 1
+        return drive([self.port], load, seconds, self.turn)
+
+    def kill_leader(self) -> Callable[[], None]:
+        raise NotImplementedError  # nobody would answer until it is back
+
+    def change(self) -> bool:
+        self.turn += 1
+        return _changes(self.port, self.turn)
+
+    def stop(self) -> None:
+        self.server.kill()
+
+
 class Etcd:
     """Three etcd servers as they come. ``program`` is built from ``bench/quorum/etcd``."""
 
@@ -397,6 +428,7 @@ def build_etcd(given: Path | None) -> Path | str:
 
 def run(
     path: Path,
+    members: int,
     loads: Sequence[Load],
     seconds: float,
     turns: int,
@@ -405,10 +437,10 @@ def run(
     say: Callable[[str], None],
 ) -> dict[str, dict[str, Any]]:
     """All loads, and how long a change takes that is asked for when the leader is killed: by load and store, medians of
-    the turns.
+    the turns. With one of the ``members``, of a single service of ours and of ZooKeeper alone, which nobody kills.
     """
     found: dict[str, dict[str, Any]] = {}
-    program = build_etcd(etcd)
+    program = build_etcd(etcd) if members > 1 else ""
     with ExitStack() as stack:
         stores: list[Store] = []
 
@@ -416,11 +448,15 @@ def run(
             stores.append(store)
             stack.callback(store.stop)
 
-        add(Ours(path))
-        add(ZooKeeper(path))
+        if members == 1:
+            add(Alone(path, Ours))
+            add(Alone(path, ZooKeeper))
+        else:
+            add(Ours(path))
+            add(ZooKeeper(path))
         if isinstance(program, Path):
             add(Etcd(path, program))
-        else:
+        elif program:
             say(f"without etcd: {program}")
         for load in loads:
             turns_of: dict[str, list[Measured]] = {each.name: [] for each in stores}
@@ -440,7 +476,7 @@ def run(
                     f" {values['p99']:>7.2f} ms   CPU of servers {values['server_cpu']:>6.0f} us, of the client"
                     f" {values['client_cpu']:>5.0f} us"
                 )
-        if kills:
+        if kills and members > 1:
             waits = {store.name: [_after_kill(store) for _ in range(kills)] for store in stores}
             found["seconds without a leader"] = waits
             say("seconds from kill -9 of the leader to the next acknowledged change")
