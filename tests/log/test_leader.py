@@ -331,6 +331,17 @@ def test_what_waits_is_limited() -> None:
     assert told(Append([6])) == [] and told.leader.unacknowledged == 2
 
 
+def test_appends_that_fail_leave_nothing_behind() -> None:
+    told = Told()
+    for _ in range(20):
+        told.lead()
+        told(Append([1] * 1_000))
+        told(NotElected())
+    assert told.leader.bytes == 0 and len(told.leader._offsets) <= 2 * _RELEASE_AFTER
+    told.lead()
+    assert told(Append([1])) == [Write(7, 20_000, 1)] and told.leader.bytes == 1
+
+
 def test_ending_waits_for_what_was_appended() -> None:
     told = Told()
     told.lead()

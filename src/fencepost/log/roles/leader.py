@@ -48,7 +48,7 @@ _BEGIN = "begin"
 _AGE = "age"
 
 _RELEASE_AFTER = 1024
-"""How many sizes of acknowledged appends are released together."""
+"""How many offsets of answered appends are released together."""
 
 Handler = Any
 
@@ -423,6 +423,7 @@ class Leader(Chaining):
             effects.append(Abandon(self.ledger))
         first, written, appended = self.acknowledged, self.written, self.appended
         self.acknowledged = self.written = appended
+        self._release()
         self.ledger = None
         self.is_rolling = False
         self._failing_since = None
@@ -668,9 +669,14 @@ class Leader(Chaining):
             assert self.ledger is not None
             effects.append(Acknowledged(self.acknowledged, count, Position(self.ledger, self.acknowledged - self.base)))
             self.acknowledged = up_to
-            if up_to - self._first >= _RELEASE_AFTER:
-                del self._offsets[: up_to - self._first]
-                self._first = up_to
+            self._release()
+
+    def _release(self) -> None:
+        """Forget the offsets of answered appends once they are many."""
+        answered = self.acknowledged - self._first
+        if answered >= _RELEASE_AFTER:
+            del self._offsets[:answered]
+            self._first = self.acknowledged
 
     def _reconcile(self, effects: list[Effect], closed_at: int, action: str) -> None:
         """The own ledger is closed: acknowledge the entries in it. The others wait again, before the unwritten ones."""
