@@ -276,12 +276,6 @@ class Member(Service):
             self._scheduled = True
             self._loop.call_soon(self._send)
 
-    def flush(self) -> None:
-        """Write what waits, and send new requests at once if the log is idle."""
-        super().flush()
-        if self._scheduled and self.node is not None and self.node.leads and not self.node.is_writing:
-            self._send()
-
     def _send(self) -> None:
         """Send the gathered requests to the leader."""
         self._scheduled = False

@@ -1,8 +1,9 @@
 """A replica within a process: it carries out the role's effects for a state machine.
 
 Everything runs on the event loop's thread except for the disk. One thread writes and syncs the log, a group at a time;
-what arrives meanwhile is the next group. Another thread writes snapshots. Epochs and votes are stored on the loop's
-thread, which blocks: elections are rare, and later effects have to wait for the disk anyway.
+what arrives meanwhile is the next group. While the disk is quick, the loop's thread does that too. Another thread writes
+snapshots. Epochs and votes are stored on the loop's thread, which blocks: elections are rare, and later effects have to
+wait for the disk anyway.
 
 A failed disk or a defect stops the node. Nothing that was acknowledged is lost.
 """
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fencepost.connections.worker import Worker
+from fencepost.connections.worker import Done, Worker
 from fencepost.files.folders import Files
 from fencepost.ledger.disk.journal import Damage
 from fencepost.quorum.driver.fetches import FetchTimes
@@ -330,11 +331,6 @@ class QuorumNode:
         return self.replica.leads
 
     @property
-    def is_writing(self) -> bool:
-        """Whether the log is being written, so that proposals wait."""
-        return self._syncing
-
-    @property
     def leader(self) -> Node | None:
         """The leader, as far as this replica knows; None if it knows of none."""
         return self.me if self.replica.leads else self.replica.known_leader
@@ -460,20 +456,24 @@ class QuorumNode:
             self._rest.cancel()
             self._rest = None
         writes = self.log.take()
-        self._log_worker.submit(self._timed("write", lambda: self.log.write(writes)), self._synced)
+        self._log_worker.submit_short(*self._timed("write", lambda: self.log.write(writes), self._synced))
 
-    def _timed(self, what: str, work: Callable[[], None]) -> Callable[[], None]:
-        """Blocking work that reports how long it takes, if somebody wants to know."""
-        took = self.took
-        if took is None:
-            return work
+    def _timed(self, what: str, work: Callable[[], None], done: Done) -> tuple[Callable[[], None], Done]:
+        """Blocking work, and what to do then: to report how long it took, too."""
+        seconds = 0.0
 
         def timed() -> None:
+            nonlocal seconds
             began = time.perf_counter()
             work()
-            self._loop.call_soon_threadsafe(took, what, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
 
-        return timed
+        def report(error: BaseException | None) -> None:
+            if error is None and self.took is not None:
+                self.took(what, seconds)
+            done(error)
+
+        return timed, report
 
     def _synced(self, error: BaseException | None) -> None:
         if self.stopped:
@@ -559,8 +559,11 @@ class QuorumNode:
         head = next(records_of_it, ())  # fixes the current state
         groups = itertools.chain([head], records_of_it)
         self._snapshot_worker.submit(
-            self._timed("snapshot", lambda: self._write_snapshot(snapshot, groups)),
-            lambda error: self._snapshot_written(snapshot, error),
+            *self._timed(
+                "snapshot",
+                lambda: self._write_snapshot(snapshot, groups),
+                lambda error: self._snapshot_written(snapshot, error),
+            )
         )
 
     def _write_snapshot(self, snapshot: Snapshot, groups: Iterable[Sequence[bytes]]) -> None:

@@ -167,6 +167,8 @@ class SimWorker(Worker):
         if len(self.tasks) == 1:
             self._begin()
 
+    submit_short = submit
+
     def pause(self, seconds: float) -> None:
         pass
 
