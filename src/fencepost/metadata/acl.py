@@ -49,6 +49,8 @@ _ENTRY = 16
 
 def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
     """Return whether one of these identities has one of the permissions."""
+    if acl == OPEN:
+        return True
     permitted = [entry.id for entry in acl if entry.perms & perms]
     if ANYONE in permitted or not acl or SUPER in ids or not set(ids).isdisjoint(permitted):
         return True

@@ -9,9 +9,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 INT = struct.Struct(">i")
-LONG = struct.Struct(">q")
 NULL = INT.pack(-1)
 """The length of a null string, buffer or vector."""
+_int32, _int64 = INT.unpack_from, struct.Struct(">q").unpack_from
 
 
 class JuteError(Exception):
@@ -30,19 +30,21 @@ class JuteDecoder:
         self.data = data
         self.at = at
 
-    def _number(self, of: struct.Struct) -> int:
-        try:
-            (value,) = of.unpack_from(self.data, self.at)
-        except struct.error:
-            raise JuteError("the record ends within a number") from None
-        self.at += of.size
+    def int32(self) -> int:
+        at = self.at
+        self.at = at + 4
+        if self.at > len(self.data):
+            raise JuteError("the record ends within a number")
+        (value,) = _int32(self.data, at)
         return value  # type: ignore[no-any-return]
 
-    def int32(self) -> int:
-        return self._number(INT)
-
     def int64(self) -> int:
-        return self._number(LONG)
+        at = self.at
+        self.at = at + 8
+        if self.at > len(self.data):
+            raise JuteError("the record ends within a number")
+        (value,) = _int64(self.data, at)
+        return value  # type: ignore[no-any-return]
 
     def boolean(self) -> bool:
         if self.at >= len(self.data):

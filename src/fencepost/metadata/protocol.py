@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost.metadata.acl import ACL, ACLs, Id
+from fencepost.metadata.acl import ACL, OPEN, ACLs, Id
 from fencepost.metadata.codes import Code
-from fencepost.metadata.jute import INT, JuteDecoder, JuteError, string
+from fencepost.metadata.jute import INT, JuteDecoder, JuteError, string, vector
 
 T = TypeVar("T")
 
@@ -378,7 +378,13 @@ def _watcher_kind(reader: JuteDecoder) -> int:
     return kind
 
 
+_OPEN = vector(INT.pack(perms) + string(who.scheme) + string(who.id) for perms, who in OPEN)
+
+
 def _acls(reader: JuteDecoder) -> ACLs | None:
+    if reader.data.startswith(_OPEN, reader.at):  # most are
+        reader.at += len(_OPEN)
+        return OPEN
     return reader.vector(lambda: ACL(reader.int32(), Id(reader.optional_string(), reader.optional_string())))
 
 
