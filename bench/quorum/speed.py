@@ -37,6 +37,10 @@ CONNECTIONS = 8
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
+_WARM_UP = 4.0
+"""Seconds of a load for a server that has just started: Java compiles then."""
+
+
 @dataclass(frozen=True)
 class Load:
     """What is done: changes that create a znode or a key, with values of ``size`` bytes, or reads; ``in_flight``
@@ -437,7 +441,8 @@ def run(
     say: Callable[[str], None],
 ) -> dict[str, dict[str, Any]]:
     """All loads, and how long a change takes that is asked for when the leader is killed: by load and store, medians of
-    the turns. With one of the ``members``, of a single service of ours and of ZooKeeper alone, which nobody kills.
+    the turns. With one of the ``members``, of a single service of ours and of ZooKeeper alone, which nobody kills,
+    and which begin anew, and warm up, with each load.
     """
     found: dict[str, dict[str, Any]] = {}
     program = build_etcd(etcd) if members > 1 else ""
@@ -448,17 +453,21 @@ def run(
             stores.append(store)
             stack.callback(store.stop)
 
-        if members == 1:
-            add(Alone(path, Ours))
-            add(Alone(path, ZooKeeper))
-        else:
+        if members > 1:
             add(Ours(path))
             add(ZooKeeper(path))
         if isinstance(program, Path):
             add(Etcd(path, program))
         elif program:
             say(f"without etcd: {program}")
-        for load in loads:
+        for number, load in enumerate(loads):
+            if members == 1:
+                stack.close()
+                stores.clear()
+                add(Alone(path / str(number), Ours))
+                add(Alone(path / str(number), ZooKeeper))
+                for store in stores:
+                    store.do(load, _WARM_UP)
             turns_of: dict[str, list[Measured]] = {each.name: [] for each in stores}
             for turn in range(turns):
                 for store in stores[turn % len(stores) :] + stores[: turn % len(stores)]:
