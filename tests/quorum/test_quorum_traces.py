@@ -42,7 +42,7 @@ PROTECTIONS: list[tuple[str, int, str, str]] = [
     ("only_own_epoch_commits", 2, "commit", "require(agreed > me.high_watermark)"),
     ("leader_counts_stored", 1, "commit", "high_watermark is 1 then, and the trace says 5"),
     ("only_voters_count", 17, "commit", "require(agreed > me.high_watermark)"),
-    ("logs_are_matched", 2, "accept_fetch_request", "require(rules.position_of("),
+    ("logs_are_matched", 3, "accept_fetch_request", "require(rules.position_of("),
     ("one_change_at_a_time", 12, "accept_remove_voter_request", "require(refusal is Error.NONE)"),
     ("commit_before_change", 12, "accept_remove_voter_request", "require(refusal is Error.NONE)"),
     ("pre_votes", 2, "handle_vote_request", "require(granted == rules.grants_pre_vote("),
@@ -58,7 +58,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("only the last epoch counts", 2, "handle_vote_request", "require(granted == rules.grants_pre_vote("),
     ("a candidate stands in the epoch that it is in", 1, "send_request_vote", "epoch is 1 then, and the trace says 0"),
     ("the epoch is forgotten at a restart", 2, "restart_with_state", "there is no Stored(epoch=0"),
-    ("a log is cut off down to the beginning of the epoch", 2, "truncate", ""),
+    ("a log is cut off down to the beginning of the epoch", 5, "truncate", ""),
     (
         "a follower acknowledges what it has not stored",
         2,
@@ -72,7 +72,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("a vote is forgotten at a restart", 2, "restart_with_state", "there is no Stored(epoch=1, voted=None"),
     (
         "a leader that restarts stands again at once as if it had not led",
-        2,
+        3,
         "restart_with_state",
         "state is RESIGNED then",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from ledger.disk import test_crashes
 from ledger.disk.small_bookie import SmallBookie
 
-from fencepost.files.folders import SECTOR, File
+from fencepost.files.folders import SECTOR, File, Part
 from fencepost.ledger.disk import journal
 from fencepost.ledger.disk.journal import Damage, Tail, Writer, recover, scan
 from fencepost.ledger.disk.journal_files import SPARE, JournalFiles, name_of
 from fencepost.ledger.disk.reserve import Reserve
 from fencepost.ledger.records import EntryAdded
-from fencepost.simulation.disk import SimDisk, SimFile
+from fencepost.simulation.disk import SimDisk, SimFile, SimHandle
 
 records = st.lists(st.binary(max_size=700), max_size=4)
 groups = st.lists(records, max_size=6)
@@ -175,6 +175,36 @@ def test_a_file_of_another_unit_is_not_written_again() -> None:
     files.unit = 4_096
     files.remove_before(files.roll())
     assert disk.names() == [name_of(2)]
+
+
+@pytest.mark.parametrize("fills", [False, True])
+def test_a_file_that_fills_its_space_writes_zeros_ahead_of_each_group(
+    monkeypatch: pytest.MonkeyPatch, fills: bool
+) -> None:
+    written_up_to: dict[str, int] = {}
+    ahead: list[bool] = []
+    append = SimHandle.append
+
+    def seen(self: SimHandle, data: bytes | Sequence[Part], cached: bool = True) -> None:
+        is_zeros = not any(map(any, [data] if isinstance(data, bytes) else data))
+        append(self, data, cached)
+        if is_zeros:
+            assert self.end % UNIT == 0
+        else:
+            ahead.append(self.end <= written_up_to.get(self.name, 0))
+        written_up_to[self.name] = max(written_up_to.get(self.name, 0), self.end)
+
+    monkeypatch.setattr(SimHandle, "append", seen)
+    disk = SimDisk()
+    files = JournalFiles(disk, recover([]), unit=UNIT, fills=fills)
+    for number in range(60):
+        files.write([b"%d" % number * 400])
+        files.sync()
+        if number == 40:
+            files.roll()
+    assert all(ahead) is fills and len(ahead) > 60
+    found = recover([(number, bytes(disk.files[name_of(number)].durable)) for number in (1, 2)])
+    assert list(found.records) == [b"%d" % number * 400 for number in range(60)]
 
 
 def test_planted_who_writes_before_the_names_are_durable_loses_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,8 +64,9 @@ class JournalFiles:
     :class:`NoRoom` the state is unchanged, and the caller may retry.
 
     ``synced``: whether :meth:`sync` waits for the disk. ``unit``: the bytes by which a file grows, taken from the
-    ``reserve`` if the disk is full. ``draw`` returns a mark for each file. :meth:`remove_before` may be called by
-    another thread than the other methods.
+    ``reserve`` if the disk is full. ``draw`` returns a mark for each file. ``fills``: whether a file grows by zeros that
+    are written, and not only by space: then each byte is written twice, and syncs are quicker from the first one on.
+    :meth:`remove_before` may be called by another thread than the other methods.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class JournalFiles:
         unit: int = 4096,
         draw: Callable[[], int] = draw_mark,
         reserve: Reserve = NO_RESERVE,
+        fills: bool = False,
     ) -> None:
         """Begin the file after those in ``recovered``. Files that do not count are removed."""
         self.files = files
@@ -84,6 +86,7 @@ class JournalFiles:
         self.unit = unit
         self.draw = draw
         self.reserve = reserve
+        self._fills = fills
         self._has_spare = False
         """Set only when files are removed and there is no spare; cleared only when a file begins and uses it."""
         if SPARE in files.names():
@@ -100,6 +103,7 @@ class JournalFiles:
                 Writer(recovered.number, recovered.mark),
                 recovered.unit,
                 reserve,
+                fills,
             )
             file.end = before.writer.end = recovered.next_group
             before.writer.synced = recovered.end
@@ -175,7 +179,7 @@ class JournalFiles:
         reserve: Reserve,
     ) -> None:
         file, length = self._create(name_of(number), reserve)
-        last = _JournalFile(file, length, Writer(number, self.draw()), unit, reserve)
+        last = _JournalFile(file, length, Writer(number, self.draw()), unit, reserve, self._fills)
         try:
             last.append([last.writer.begin(previous_end, records, unit)])
             last.file.sync()
@@ -211,10 +215,11 @@ class JournalFiles:
 class _JournalFile:
     """A journal file and its layout. Its length grows by the unit."""
 
-    def __init__(self, file: File, length: int, writer: Writer, unit: int, reserve: Reserve) -> None:
+    def __init__(self, file: File, length: int, writer: Writer, unit: int, reserve: Reserve, fills: bool) -> None:
         self.file = file
         self.writer = writer
         self.reserve = reserve
+        self._fills = fills
         self._unit = unit
         self._length = length
 
@@ -233,6 +238,10 @@ class _JournalFile:
         if end > self._length:
             length = -(-end // self._unit) * self._unit
             self.reserve.run(lambda: self.file.preallocate(length), length - self._length)
+            if self._fills:
+                next_write, self.file.end = self.file.end, self._length
+                self.file.append(bytes(length - self._length))
+                self.file.end = next_write
             self._length = length
             self.file.sync()
         self.file.append(parts)

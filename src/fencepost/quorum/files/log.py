@@ -105,7 +105,7 @@ class ReplicatedLog:
     def create(cls, files: Files, start: OffsetAndEpoch, unit: int = 1 << 16, **limits: int) -> ReplicatedLog:
         """Create an empty log that starts at a place, in a folder without one."""
         log = cls(files, start, **limits)
-        log._journal = JournalFiles(files, Recovered((), (), 0, 0), unit=unit)
+        log._journal = JournalFiles(files, Recovered((), (), 0, 0), unit=unit, fills=True)
         log._begins = [(log._journal.number, start.offset)]
         log._journal.write([_beginning(start).record])
         log._journal.sync()
@@ -120,7 +120,7 @@ class ReplicatedLog:
         recovered = read_partial_journal(files, numbers[0])
         log = cls(files, OffsetAndEpoch(0, 0), **limits)
         log._replay(recovered)
-        log._journal = JournalFiles(files, recovered, unit=unit)
+        log._journal = JournalFiles(files, recovered, unit=unit, fills=True)
         log._has_begun(recovered.unproven)
         log._durable, log._end = log.end.offset, log.end
         return log
