@@ -76,7 +76,11 @@ async def test_a_short_job_does_not_overtake_the_jobs_of_the_thread(monkeypatch:
     for _ in range(MANY):
         await jobs.short()
     held = threading.Event()
-    jobs.worker.submit(held.wait, lambda error: None)
+
+    def wait() -> None:
+        held.wait()
+
+    jobs.worker.submit(wait, lambda error: None)
     jobs.worker.submit(jobs.job("before", 0), lambda error: None)
     jobs.loop.call_later(0.01, held.set)
     await jobs.short("behind")

@@ -64,8 +64,8 @@ class JournalFiles:
     :class:`NoRoom` the state is unchanged, and the caller may retry.
 
     ``synced``: whether :meth:`sync` waits for the disk. ``unit``: the bytes by which a file grows, taken from the
-    ``reserve`` if the disk is full. ``draw`` returns a mark for each file. ``fills``: whether a file grows by zeros that
-    are written, and not only by space: then each byte is written twice, and syncs are quicker from the first one on.
+    ``reserve`` if the disk is full. ``draw`` returns a mark for each file. ``fills``: whether zeros are written to the
+    space by which a file grows. Each byte is written twice then, and syncs are quicker from the first one on.
     :meth:`remove_before` may be called by another thread than the other methods.
     """
 

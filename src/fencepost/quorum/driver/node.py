@@ -1,9 +1,9 @@
 """A replica within a process: it carries out the role's effects for a state machine.
 
 Everything runs on the event loop's thread except for the disk. One thread writes and syncs the log, a group at a time;
-what arrives meanwhile is the next group. While the disk is quick, the loop's thread does that too. Another thread writes
-snapshots. Epochs and votes are stored on the loop's thread, which blocks: elections are rare, and later effects have to
-wait for the disk anyway.
+what arrives meanwhile is the next group. While the disk is quick, the loop's thread does that too. Another thread
+writes snapshots. Epochs and votes are stored on the loop's thread, which blocks: elections are rare, and later effects
+have to wait for the disk anyway.
 
 A failed disk or a defect stops the node. Nothing that was acknowledged is lost.
 """
