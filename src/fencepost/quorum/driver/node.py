@@ -219,6 +219,7 @@ class QuorumNode:
         # The disk
         self._log_worker = process.worker("quorum log")
         self._syncing = False
+        self._writing_soon = False
         self._rest: asyncio.TimerHandle | None = None
         self._snapshot_worker = process.worker("quorum snapshot")
         begun = contents.snapshot.end.offset
@@ -448,8 +449,16 @@ class QuorumNode:
         self._sync()
 
     def _sync(self) -> None:
-        """Write the next group to the log, if there is one and the disk is idle."""
-        if self._syncing or not self.log.has_unsynced:
+        """Write the next group to the log soon, if there is one and the disk is idle: behind the messages that are sent
+        now, so that other replicas sync at the same time, and with the proposals that come by then.
+        """
+        if not self._syncing and not self._writing_soon and self.log.has_unsynced:
+            self._writing_soon = True
+            self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._writing_soon = False
+        if self._syncing or self.stopped:
             return
         self._syncing = True
         if self._rest is not None:
@@ -487,7 +496,7 @@ class QuorumNode:
         if self._proposals.gathered and not self._proposing:
             self._propose()
         self._sync()
-        if not self._syncing:
+        if not self._writing_soon:
             self._rest = self._loop.call_later(_REST, self._prove)
 
     def _prove(self) -> None:
