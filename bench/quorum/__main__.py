@@ -37,7 +37,7 @@ def main() -> int:
     )
     campaign.add_argument("--seconds", type=float, default=60.0)
     campaign.add_argument("--clients", type=int, default=4)
-    campaign.add_argument("--members", type=int, default=3)
+    campaign.add_argument("--members", type=int, choices=range(3, 8), default=3, help="at first; fewer bear no harm")
     campaign.add_argument("--timeout", type=int, default=6_000, help="of sessions, in milliseconds")
     campaign.add_argument("--rest", type=float, default=0.01, help="mean seconds that a client rests between two calls")
     campaign.add_argument("--harm", action="append", default=[], help="this kind alone; repeatable")
@@ -62,7 +62,7 @@ def main() -> int:
     bookkeeper.add_argument("--seconds", type=float, default=600.0)
     bookkeeper.set_defaults(run=_bookkeeper)
     speed = verbs.add_parser(
-        "speed", help="changes and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)"
+        "speed", help="creates, sets and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)"
     )
     speed.add_argument("--seconds", type=float, default=2.0, help="of one turn of one store")
     speed.add_argument("--turns", type=int, default=3)

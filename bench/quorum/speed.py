@@ -1,4 +1,4 @@
-"""Changes and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in
+"""Creates, sets and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in
 one run; or of a single metadata service of ours and of ZooKeeper alone.
 
 All of them sync to disk. Ours and ZooKeeper get the same frames from the same client. It keeps a fixed number of
@@ -43,24 +43,29 @@ _WARM_UP = 4.0
 
 @dataclass(frozen=True)
 class Load:
-    """What is done: changes that create a znode or a key, with values of ``size`` bytes, or reads; ``in_flight``
+    """What is done: changes that create a znode, or set one, with values of ``size`` bytes, or reads; ``in_flight``
     requests are under way.
     """
 
     in_flight: int
     size: int = 100
     reads: bool = False
+    sets: bool = False
+    """For etcd there is no difference: it puts a new key."""
 
     @property
     def connections(self) -> int:
         return min(CONNECTIONS, self.in_flight)
 
     def __str__(self) -> str:
-        return f"{'reads' if self.reads else 'changes'} of {self.size:,} B, {self.in_flight} in flight"
+        what = "reads" if self.reads else "sets" if self.sets else "creates"
+        return f"{what} of {self.size:,} B, {self.in_flight} in flight"
 
 
-LOADS = tuple(Load(in_flight, size) for size in (100, 1024) for in_flight in (1, 16, 64, 256)) + tuple(
-    Load(each, reads=True) for each in (1, 64)
+LOADS = (
+    *(Load(in_flight, size) for size in (100, 1024) for in_flight in (1, 16, 64, 256)),
+    *(Load(in_flight, sets=True) for in_flight in (1, 16, 64, 256)),
+    *(Load(in_flight, reads=True) for in_flight in (1, 64)),
 )
 
 
@@ -138,6 +143,9 @@ def _frames(connection: _Connection, load: Load, count: int, turn: int) -> bytes
     """The next requests."""
     if load.reads:
         return struct.pack(">iiii2s?", 15, 5, 4, 2, b"/s", False) * count
+    if load.sets:
+        request = struct.pack(">iii2si", 5, 5, 2, b"/s", load.size) + b"x" * load.size + struct.pack(">i", -1)
+        return (struct.pack(">i", len(request)) + request) * count
     tail = (
         struct.pack(">i", load.size) + b"x" * load.size + struct.pack(">iii5si6si", 1, 31, 5, b"world", 6, b"anyone", 0)
     )
