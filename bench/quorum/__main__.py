@@ -62,7 +62,7 @@ def main() -> int:
     bookkeeper.add_argument("--seconds", type=float, default=600.0)
     bookkeeper.set_defaults(run=_bookkeeper)
     speed = verbs.add_parser(
-        "speed", help="creates, sets and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)"
+        "speed", help="changes and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)"
     )
     speed.add_argument("--seconds", type=float, default=2.0, help="of one turn of one store")
     speed.add_argument("--turns", type=int, default=3)

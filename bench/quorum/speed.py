@@ -1,5 +1,5 @@
-"""Creates, sets and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in
-one run; or of a single metadata service of ours and of ZooKeeper alone.
+"""Creates, sets and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn
+in one run; or of a single metadata service of ours and of ZooKeeper alone.
 
 All of them sync to disk. Ours and ZooKeeper get the same frames from the same client. It keeps a fixed number of
 requests in flight over up to eight connections, spread over the members, the leader first. With etcd, a program built

@@ -140,6 +140,31 @@ async def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_
     assert lone[1].machine.records == [b"first", *numbered(0, 80)]
 
 
+async def test_a_group_gathers_for_some_turns_if_the_last_one_was_of_several_records(lone: TestCluster) -> None:
+    await lone.start(1)
+    await lone.propose(b"first")
+    node = lone[1].node
+    groups, write = [], node.log.write
+
+    def seen(writes: Any) -> None:
+        groups.append([record for each in writes for record in each.held.batch.records])
+        write(writes)
+
+    node.log.write = seen
+    for several in (False, True, False):
+        before = [b"before"] * (2 if several else 1)
+        await node.propose(before)
+        await eventually(lambda: not node._syncing, "the disk to rest")
+        futures = [node.propose([b"one"])]
+        await asyncio.sleep(0)
+        futures.append(node.propose([b"two"]))
+        await asyncio.gather(*futures)
+        assert groups == [before, [b"one", b"two"]] if several else [before, [b"one"], [b"two"]]
+        groups.clear()
+        await node.propose([b"single"])
+        groups.clear()
+
+
 async def test_a_leader_that_ends_cleanly_hands_over_at_once(cluster: TestCluster) -> None:
     cluster.settings = replaced(
         cluster.settings, fetch_timeout=60_000_000, fetch_max_wait=1_000_000, request_timeout=60_000_000
