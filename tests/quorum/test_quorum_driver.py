@@ -159,7 +159,7 @@ async def test_a_group_gathers_for_some_turns_if_the_last_one_was_of_several_rec
         await asyncio.sleep(0)
         futures.append(node.propose([b"two"]))
         await asyncio.gather(*futures)
-        assert groups == [before, [b"one", b"two"]] if several else [before, [b"one"], [b"two"]]
+        assert groups == [before, *([[b"one", b"two"]] if several else [[b"one"], [b"two"]])]
         groups.clear()
         await node.propose([b"single"])
         groups.clear()
