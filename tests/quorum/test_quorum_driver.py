@@ -16,6 +16,7 @@ from quorum.hosts import TestCluster, free_ports, replaced
 
 from fencepost.errors import SystemFailure
 from fencepost.files.folders import OsFiles
+from fencepost.quorum.driver import node as driver
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, Frame, FrameError, FrameReader, Hello, Welcome, encode
@@ -140,7 +141,10 @@ async def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_
     assert lone[1].machine.records == [b"first", *numbered(0, 80)]
 
 
-async def test_a_group_gathers_for_some_turns_if_the_last_one_was_of_several_records(lone: TestCluster) -> None:
+async def test_a_group_gathers_for_some_turns_if_the_last_one_was_of_several_records(
+    lone: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_REST", 60.0)
     await lone.start(1)
     await lone.propose(b"first")
     node = lone[1].node
