@@ -191,6 +191,25 @@ def test_nothing_to_pick_is_a_refusal_that_names_what_there_was() -> None:
     assert "self.network.receive" in refused.asked
 
 
+class Far(Protocol):
+    """Its one step may go anywhere."""
+
+    place: int = state(0)
+
+    @action
+    def goes(self) -> None:
+        self.place = one_of(range(1 << 62))
+
+
+def test_of_a_choice_among_very_many_some_are_named() -> None:
+    replayer = Replayer(Far())
+    row = replayer.initial()
+    refused = replayer.step(row, "goes", (), (-1,))
+    assert isinstance(refused, Refused)
+    assert refused.reason == "there is no -1 among 0, 1, 2, 3, 4, and 4,611,686,018,427,387,899 more"
+    assert do(replayer, row, ("goes", (), (1 << 61,))).labels == (1 << 61,)
+
+
 def test_no_such_action() -> None:
     replayer = Replayer(Counters())
     with pytest.raises(FencepostError, match="counters has no action sleeps"):

@@ -287,7 +287,7 @@ def _shown(wanted: Pick) -> str:
 
 
 def _some(options: Sequence[Value]) -> str:
-    named = ", ".join(show(option) for option in list(options)[:5])
+    named = ", ".join(show(option) for option in options[:5])
     return f"{named}, and {len(options) - 5:,} more" if len(options) > 5 else named
 
 
