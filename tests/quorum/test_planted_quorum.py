@@ -364,3 +364,8 @@ def test_a_planted_fault_is_found(fault: Planted | Unprotected, monkeypatch: pyt
 def test_without_a_fault_the_same_seeds_find_nothing() -> None:
     for seed in sorted({fault.seed for fault in PLANTED}):
         assert simulate(seed).promise == ""
+
+
+def test_a_disk_is_not_lost_that_a_configuration_needs_which_a_crash_may_bring_back() -> None:
+    """A member cuts off the removal of a voter, and loses power before its disk has that."""
+    assert simulate(8197).promise == ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from random import Random
 from typing import Any
 
@@ -22,7 +22,7 @@ from fencepost.quorum.files.directory import META, Contents, Meta, join_cluster,
 from fencepost.quorum.files.election import STATE, read_election
 from fencepost.quorum.files.snapshots import SUFFIX
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
-from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LeaderChange, OffsetAndEpoch, Snapshot
+from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LeaderChange, OffsetAndEpoch, Snapshot, VotersRecord
 from fencepost.quorum.messages import AnyRequest, FetchResponse, Request, Response, Vote, VoteResponse
 from fencepost.quorum.roles.interface import (
     Append,
@@ -224,6 +224,11 @@ class SimNode(QuorumNode):
 
         return {effect: told(handler) for effect, handler in handlers.items()}
 
+    def start(self) -> None:
+        """See :class:`.QuorumNode`."""
+        super().start()
+        self.host.on_disk.add(self.replica.log.voters)
+
     def append(self, records: Sequence[bytes]) -> None:
         """See :class:`.QuorumNode`."""
         self.judge.proposed.update(records)
@@ -238,12 +243,16 @@ class SimNode(QuorumNode):
         super()._synced(error)
         if not self.stopped:
             self.host.claims.log = self.log.stored_end
+            if not self.log.has_unsynced and not self._effects:  # the disk has what the role has
+                self.host.on_disk = {self.replica.log.voters}
 
     def _append(self, effect: Append) -> None:
         ahead = self.log.epoch_ahead_of(effect.batches[0].base_offset)
         for batch in effect.batches:
             if isinstance(batch.control, LeaderChange) and batch.control.leader == self.me.key:
                 self.judge.leads(self.me.key, batch.epoch, self.log)
+            if isinstance(batch.control, VotersRecord):
+                self.host.on_disk.add(batch.control.voters)
             self.judge.appends(self.me.key, batch, ahead)
             ahead = batch.epoch
         super()._append(effect)
@@ -358,6 +367,8 @@ class SimHost:
         self.key = ReplicaKey(self.host_id, self.environment.new_directory())
         self.claims = Claims()
         self.is_damaged = False
+        self.on_disk: set[VoterSet] = set()
+        """Configurations that its disk may have. One that is cut off is there until that is stored."""
 
     @property
     def applied(self) -> int:
@@ -365,10 +376,12 @@ class SimHost:
         return self.node.applied
 
     @property
-    def configurations(self) -> tuple[VoterSet, VoterSet]:
-        """The configuration in the stored part of its log, and the last one in the log, which a crash may lose."""
+    def configurations(self) -> Set[VoterSet]:
+        """The configuration in the stored part of its log, the last one in the log, which a crash may lose, and those
+        that a crash may bring back.
+        """
         log = self.replica.log
-        return log.configuration_at(self.replica.stored_end), log.voters
+        return self.on_disk | {log.configuration_at(self.replica.stored_end), log.voters}
 
     def new_replica(self) -> Replica:
         """A replica with no knowledge yet."""
