@@ -227,6 +227,16 @@ def test_maps() -> None:
     assert show(one) == "{'a': 2, 'b': 1}"
 
 
+def test_what_is_put_into_a_map_becomes_a_value_too() -> None:
+    one = freeze(Map({"a": 1}))
+    assert type(freeze(one.set("b", frozenset({2})))["b"]) is Set
+    assert type(freeze(one.set("b", 2).set("c", frozenset({3})).without("a"))["c"]) is Set
+    with pytest.raises(NotAValue, match="a list, which is mutable"):
+        freeze(one.set("b", [2]))
+    pair = Pair(frozenset({1}), 2)
+    assert [type(key.x) for key in freeze(one.set(pair, 1)) if isinstance(key, Pair)] == [Set]
+
+
 def test_model_values_are_equal_by_name_and_immutable() -> None:
     assert ModelValue("b1") == B1 != B2
     assert B1 != "b1"

@@ -334,6 +334,26 @@ def test_an_action_that_looks_at_more_than_the_state_is_found() -> None:
         replayer.step(row, "changes", (), ())
 
 
+class Numbers(Protocol):
+    """Keys that are numbers."""
+
+    counts: PerKey[int, int] = per_key((1, 2), 0)
+
+    @action(key=(1,))
+    def counts_at(self, key: int) -> None:
+        self.counts[1] += self.counts[1] + self.counts[key] + 1
+
+
+def test_a_key_that_only_equals_another_is_none() -> None:
+    replayer = Replayer(Numbers())
+    row = replayer.initial()
+    for counted in (1, 4):
+        do(replayer, row, ("counts_at", (("key", 1),), ()))
+        assert replayer.value(row, ("counts", 1)) == counted
+        with pytest.raises(FencepostError, match="True is not a key of counts"):
+            replayer.step(row, "counts_at", (("key", True),), ())
+
+
 def test_a_part_of_a_state_that_there_is_not() -> None:
     replayer = Replayer(Counters())
     with pytest.raises(KeyError):

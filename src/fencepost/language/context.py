@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, TypeVar, overload
 
+from msgspec import Struct
+
 from fencepost.errors import FencepostError
 from fencepost.language.truths import truth
 from fencepost.language.values import Foreign, Map, ModelValue, NotAValue, Set, Value, canonical, framed, show
@@ -146,8 +148,7 @@ class Reliance:
         return self.sieves is None or any(each.matters(slot) for each in self.sieves.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True, gc=False):
     """Something that an action did, shown in traces. It is never part of a state.
 
     ``kind`` is ``send`` (``lost``: it never arrives), ``receive`` or ``timeout``. ``passed`` holds the messages.

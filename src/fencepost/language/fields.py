@@ -60,6 +60,11 @@ class Shape:
         """The variable as the author reads it: a value, or a view of its parts."""
         raise NotImplementedError
 
+    def access(self, cursor: Cursor, path: tuple[Any, ...]) -> View | Slot:
+        """What stays of the variable while the state changes: the view of its parts, or the slot of its value."""
+        view: View = self.get(cursor, path)
+        return view
+
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
         """Assign the whole variable."""
         raise NotImplementedError
@@ -130,6 +135,9 @@ class Leaf(Shape):
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Value:
         return cursor.read(self._slot(path))
+
+    def access(self, cursor: Cursor, path: tuple[Any, ...]) -> Slot:
+        return self._slot(path)
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
         cursor.write(self._slot(path), value)
@@ -328,18 +336,24 @@ def record_shape(view: RecordView) -> Struct:
 class RecordView(View):
     """A record in the state. Its fields are read and assigned one by one."""
 
-    __slots__ = ()
+    __slots__ = ("_parts",)
 
     _shape: Struct
+    _parts: dict[str, View | Slot]
+    """The fields that were asked for."""
 
     def __init__(self, shape: Struct, cursor: Cursor, path: tuple[Any, ...]) -> None:
         object.__setattr__(self, "_shape", shape)
         object.__setattr__(self, "_cursor", cursor)
         object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_parts", {})
 
     def __getattr__(self, name: str) -> Any:
-        part = self._shape.parts.get(name)
-        if part is None:
+        part = self._parts.get(name)
+        if part is not None:
+            return self._cursor.read(part) if type(part) is Slot else part
+        shape = self._shape.parts.get(name)
+        if shape is None:
             # Methods and properties of the record work on its parts in place.
             if name == "replace":
                 return self.__value__().replace
@@ -349,13 +363,18 @@ class RecordView(View):
                 raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}") from None
             bind = getattr(attribute, "__get__", None)
             return attribute if bind is None else bind(self, self._shape.record)
-        return part.get(self._cursor, (*self._path, name))
+        self._parts[name] = shape.access(self._cursor, (*self._path, name))
+        return getattr(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        part = self._shape.parts.get(name)
-        if part is None:
+        part = self._parts.get(name)
+        if type(part) is Slot:
+            self._cursor.write(part, value)
+            return
+        shape = self._shape.parts.get(name)
+        if shape is None:
             raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}")
-        part.set(self._cursor, (*self._path, name), value)
+        shape.set(self._cursor, (*self._path, name), value)
 
 
 class PerKey(Generic[K, V]):
@@ -385,7 +404,14 @@ class PerKey(Generic[K, V]):
 class PerKeyView(View, PerKey[K, V]):
     """A map over constant keys, in the state."""
 
+    __slots__ = ("_parts",)
+
     _shape: PerKeyShape
+
+    def __init__(self, shape: PerKeyShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        super().__init__(shape, cursor, path)
+        self._parts: dict[Any, View | Slot] = {}
+        """The elements that were asked for, by keys that equal nothing of another type."""
 
     def _element(self, key: K) -> Shape:
         element = self._shape.element(key)
@@ -395,7 +421,13 @@ class PerKeyView(View, PerKey[K, V]):
         return element
 
     def __getitem__(self, key: K) -> V:
-        return cast(V, self._element(key).get(self._cursor, (*self._path, key)))
+        kind = type(key)
+        if kind is not ModelValue and kind is not int:
+            return cast(V, self._element(key).get(self._cursor, (*self._path, key)))
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = self._element(key).access(self._cursor, (*self._path, key))
+        return cast(V, self._cursor.read(part) if type(part) is Slot else part)
 
     def __setitem__(self, key: K, value: V) -> None:
         self._element(key).set(self._cursor, (*self._path, key), value)

@@ -312,7 +312,8 @@ class Network(View):
         """Send one message. On a lossy network it is delivered or lost. Over a cut connection it is lost."""
         message = freeze(message)
         shape = self._shape
-        in_flight = self._cursor.read(self._slot_for(message, source, dest))
+        slot = self._slot_for(message, source, dest)
+        in_flight = self._cursor.read(slot)
         if shape.once:
             require(not self._knows(in_flight, message, source, dest))
         fate = DELIVERED
@@ -322,7 +323,7 @@ class Network(View):
             fate = one_of(FATES)
         self._cursor.emit(Event("send", source, dest, (message,), lost=fate == LOST))
         if fate == DELIVERED:
-            self._put(message, source, dest, in_flight, self._with(in_flight, message))
+            self._put(slot, message, source, dest, in_flight, self._with(in_flight, message))
         elif shape.loses:
             lost = shape.lost(self._path, type(message), source, dest)
             self._cursor.write(lost, self._cursor.read(lost) | {message})
@@ -363,13 +364,14 @@ class Network(View):
             if to not in dests:
                 raise FencepostError(f"{kind.__name__} has no channel to {show(to)}")
             source = one_of(sources)
-        in_flight: Any = self._cursor.read(self._shape.in_flight(self._path, kind, source, to, topic))
+        slot = self._shape.in_flight(self._path, kind, source, to, topic)
+        in_flight: Any = self._cursor.read(slot)
         receivable = in_flight[:1] if self._shape.ordered else in_flight
         message = one_of(
             [m for m in receivable if where is None or truth(where(m), "received by a where=... that returned")]
         )
         self._cursor.emit(Event("receive", source, to, (message,)))
-        self._put(message, source, to, in_flight, _without(in_flight, message))
+        self._put(slot, message, source, to, in_flight, _without(in_flight, message))
         self._remember(message, source, to)
         return Envelope(message, source, to)
 
@@ -434,9 +436,9 @@ class Network(View):
         topic = _NO_TOPIC if kind.topic is None else getattr(message, kind.topic)
         return self._shape.in_flight(self._path, kind, source, dest, topic)
 
-    def _put(self, message: Message, source: ModelValue, dest: ModelValue, before: Any, after: Any) -> None:
-        """Set a channel's messages in flight to ``after``, on the topic of ``message``."""
-        self._cursor.write(self._slot_for(message, source, dest), after)
+    def _put(self, slot: Slot, message: Message, source: ModelValue, dest: ModelValue, before: Any, after: Any) -> None:
+        """Set a channel's messages in flight to ``after``, on the topic of ``message``, which ``slot`` is for."""
+        self._cursor.write(slot, after)
         kind = type(message)
         if kind.topic is not None and self._shape.can_be_cut and bool(before) != bool(after):
             slot, topic = self._shape.topics(self._path, kind, source, dest), getattr(message, kind.topic)

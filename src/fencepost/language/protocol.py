@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, OptionError
 from fencepost.language.constants import Constant
 from fencepost.language.contents import content_of
-from fencepost.language.context import Cursor
+from fencepost.language.context import Cursor, Slot
 from fencepost.language.declarations import NO_VERDICT, Configuration, Declared, Fairness
 from fencepost.language.fields import PerKeyOf, Shape, ShapeOf, TableOf, VariableOf, shape_of
 from fencepost.language.network import NetworkOf, NetworkShape
@@ -48,10 +48,14 @@ class Variable:
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self
-        cursor = instance.__dict__.get("_cursor")
+        held = instance.__dict__
+        cursor = held.get("_cursor")
         if cursor is None:
             raise FencepostError(f"{self.name} is a state variable: it has a value only inside an action or a property")
-        return instance.__dict__["_shapes"][self.name].get(cursor, (self.name,))
+        part = held["_parts"].get(self.name)
+        if part is None:
+            part = held["_parts"][self.name] = held["_shapes"][self.name].access(cursor, (self.name,))
+        return cursor.read(part) if type(part) is Slot else part
 
     def __set__(self, instance: Any, value: Any) -> None:
         cursor = instance.__dict__.get("_cursor")
@@ -178,6 +182,7 @@ class Protocol(Model, metaclass=_ProtocolType):
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound.__dict__["_cursor"] = cursor
+        bound.__dict__["_parts"] = {}
         return bound
 
     def __setattr__(self, name: str, value: Any) -> None:

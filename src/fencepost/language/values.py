@@ -16,11 +16,11 @@ import inspect
 import struct
 import weakref
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import cache
 from itertools import combinations, islice
 from math import comb, copysign
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from fencepost.errors import NotAProtocol
@@ -176,6 +176,22 @@ class Map(Mapping[K, V]):
     def __len__(self) -> int:
         return len(self._items)
 
+    # The inherited methods call the ones above for each key.
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """The value under a key, or ``default`` if there is no such key."""
+        return self._items.get(key, default)
+
+    def items(self) -> ItemsView[K, V]:
+        """The keys with their values, in canonical order."""
+        return self._items.items()
+
+    def values(self) -> ValuesView[V]:
+        """The values, in the canonical order of their keys."""
+        return self._items.values()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and self._items == dict(other)
 
@@ -190,11 +206,15 @@ class Map(Mapping[K, V]):
     def set(self, key: K, value: V) -> Map[K, V]:
         """A copy in which ``key`` has ``value``."""
         changed = {**self._items, key: value}
-        return Map._of(changed) if len(changed) == len(self._items) else Map(changed)
+        made = Map._of(changed) if len(changed) == len(self._items) else Map(changed)
+        made._frozen = self._frozen and _is_frozen(key) and _is_frozen(value)
+        return made
 
     def without(self, key: K) -> Map[K, V]:
         """A copy without ``key``, or the same map if it has no such key."""
-        return Map._of({k: v for k, v in self._items.items() if k != key})
+        made = Map._of({k: v for k, v in self._items.items() if k != key})
+        made._frozen = self._frozen
+        return made
 
     def __repr__(self) -> str:
         return show(self)
@@ -286,6 +306,8 @@ class Record:
     _fields: ClassVar[tuple[str, ...]] = ()
     _full_name: ClassVar[str] = ""
     _code_of_class: ClassVar[bytes] = b""
+    _contents: ClassVar[Any]
+    """A function of a record that gives the values of its fields."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -298,6 +320,7 @@ class Record:
         has_own_init = "__init__" in cls.__dict__
         dataclasses.dataclass(eq=False, repr=False)(cls)
         cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+        cls._contents = staticmethod(_reader(cls._fields))
         if not has_own_init and _is_plain(cls):
             cls.__init__ = _plain_init(cls)  # type: ignore[method-assign]
         cls._full_name = full_name(cls)
@@ -342,7 +365,7 @@ class Record:
         held = self.__dict__
         known: int | None = held.get("_hash")
         if known is None:
-            known = hash((type(self).__name__, *[getattr(self, n) for n in self._fields]))
+            known = hash((type(self).__name__, *self._contents(self)))
             if "_frozen" in held or "_code" in held:  # it is a value, so its hash is fixed
                 held["_hash"] = known
         return known
@@ -365,6 +388,13 @@ class Record:
 
     def __title__(self) -> str:
         return type(self).__name__
+
+
+def _reader(fields: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of these fields of a record."""
+    if len(fields) > 1:
+        return attrgetter(*fields)
+    return lambda record: tuple([getattr(record, name) for name in fields])
 
 
 def _is_plain(cls: type[Record]) -> bool:
@@ -497,7 +527,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if isinstance(value, Foreign):
         return (12, value.order())
     if isinstance(value, Record):
-        return (9, kind.__name__, kind._full_name, tuple([order_key(getattr(value, n)) for n in value._fields]))
+        return (9, kind.__name__, kind._full_name, tuple(map(order_key, value._contents(value))))
     if isinstance(value, enum.Enum):
         place = value.value if isinstance(value, enum.Flag) else list(type(value)).index(value)
         return (5, type(value).__name__, full_name(type(value)), place)
@@ -523,6 +553,10 @@ def order_key(value: Value) -> tuple[Any, ...]:
     return order_key(frozen)
 
 
+_INTS = {number: b"i%d;" % number for number in range(-1, 1024)}
+"""The bytes of the whole numbers that states hold most often."""
+
+
 def encode(value: Value) -> bytes:
     """The value as bytes. Two values have equal bytes exactly when they are equal by type and content. Interning and
     fingerprints use them.
@@ -531,22 +565,25 @@ def encode(value: Value) -> bytes:
     """
     kind = type(value)
     if kind is int:
-        # Hexadecimal: decimal output takes quadratic time, and Python limits its length.
-        return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
+        code: bytes | None = _INTS.get(value)
+        if code is None:
+            # Hexadecimal: decimal output takes quadratic time, and Python limits its length.
+            code = b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
+        return code
     if kind is ModelValue:
         return value._code  # type: ignore[no-any-return]
+    if kind is bool:
+        return b"T" if value else b"F"
     if isinstance(value, Record):
-        code: bytes | None = value.__dict__.get("_code")
+        code = value.__dict__.get("_code")
         if code is None:
-            code = value._code_of_class + b"".join([encode(getattr(value, n)) for n in value._fields]) + b"."
+            code = value._code_of_class + b"".join(map(encode, value._contents(value))) + b"."
             value.__dict__["_code"] = code
         return code
     if isinstance(value, Foreign):
         return value.encoded()
     if value is None:
         return b"N"
-    if kind is bool:
-        return b"T" if value else b"F"
     if kind is str:
         return _text(b"s", value)
     if kind is tuple:
@@ -610,6 +647,13 @@ def freeze(value: Value) -> Value:
             if type(part) not in _ATOMS and freeze(part) is not part:
                 return (*value[:place], *map(freeze, value[place:]))
         return value
+    if kind is Map:
+        if not value._frozen:
+            items = [(freeze(k), freeze(v)) for k, v in value.items()]
+            if not all(k is key and v is held for (k, v), (key, held) in zip(items, value.items(), strict=True)):
+                value = Map(items)
+            value._frozen = True
+        return value
     if isinstance(value, enum.Enum):
         _ATOMS.add(kind)
         _register(kind)
@@ -622,13 +666,6 @@ def freeze(value: Value) -> Value:
         result = value if is_same else Set(members)
         result._frozen = True
         return result
-    if kind is Map:
-        if not value._frozen:
-            items = [(freeze(k), freeze(v)) for k, v in value.items()]
-            if not all(k is key and v is held for (k, v), (key, held) in zip(items, value.items(), strict=True)):
-                value = Map(items)
-            value._frozen = True
-        return value
     if kind is float:
         if value != value:
             raise NotAValue("NaN, which is not a value: it does not equal itself")
@@ -648,6 +685,11 @@ def freeze(value: Value) -> Value:
     raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
 
 
+def _is_frozen(value: Value) -> bool:
+    """Whether :func:`freeze` is known to return this value as it is."""
+    return type(value) in _ATOMS or (isinstance(value, Record) and "_frozen" in value.__dict__)
+
+
 def same(one: Value, other: Value) -> bool:
     """Whether two values are the same, by type and content: 1 is not True, and 0.0 is not -0.0. Objects that are no
     values are the same if they are equal.
@@ -656,9 +698,11 @@ def same(one: Value, other: Value) -> bool:
     if kind in _ATOMS:
         return type(other) is kind and bool(one == other)
     try:
+        if isinstance(one, Record):  # whose comparison would encode both too
+            return type(other) is kind and encode(freeze(one)) == encode(freeze(other))
         return bool(one == other) and encode(freeze(one)) == encode(freeze(other))
     except NotAValue:
-        return True
+        return bool(one == other)
 
 
 def kind_of(value: Value) -> type | bytes:

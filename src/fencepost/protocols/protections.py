@@ -16,8 +16,8 @@ def switched_on(protocol: Any, kind: type[R], **others: bool) -> R:
     """
     owner: Any = type(protocol)
     record: Any = kind
-    given = [(name, getattr(protocol, name)) for name in switches(owner, record)]
-    made: R = _made(record, (*given, *others.items()))
+    names = switches(owner, record)
+    made: R = _made(record, names, tuple(map(protocol.constants.__getitem__, names)), tuple(others.items()))
     return made
 
 
@@ -28,5 +28,5 @@ def switches(protocol: Any, kind: Any) -> tuple[str, ...]:
 
 
 @cache
-def _made(kind: Any, given: tuple[tuple[str, bool], ...]) -> Any:
-    return kind(**dict(given))
+def _made(kind: Any, names: tuple[str, ...], values: tuple[bool, ...], others: tuple[tuple[str, bool], ...]) -> Any:
+    return kind(**dict([*zip(names, values, strict=True), *others]))

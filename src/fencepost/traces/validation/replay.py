@@ -22,6 +22,8 @@ from operator import itemgetter
 from types import FrameType
 from typing import Any, TypeAlias
 
+import msgspec
+
 from fencepost.errors import ProtocolRaised, naming_extra
 from fencepost.language.context import Disabled, Event, InOrder, Slot, current
 from fencepost.language.declarations import Declared
@@ -83,8 +85,7 @@ Writes: TypeAlias = tuple[tuple[int, int], ...]
 """The slots that a step writes, with the numbers of their new values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """A replayed step: the slots that it writes with the numbers of their new values, its choices, and its events."""
 
     writes: Writes
@@ -181,7 +182,9 @@ class _LeftOpen(BaseException):
 
 
 class Evaluation:
-    """One evaluation of an action in a state (a row of value numbers), with the options that its choices take."""
+    """One evaluation of an action in a state (a row of value numbers), with the options that its choices take. After it
+    has ended, :meth:`begin` makes it the next one.
+    """
 
     __slots__ = ("chosen", "disabled", "events", "labels", "numbered", "picks", "row", "store", "trail", "writes")
 
@@ -191,6 +194,10 @@ class Evaluation:
     def __init__(self, store: ValueTable, row: list[int], picks: Sequence[Pick]) -> None:
         self.store = store
         self.numbered = store.numbered
+        self.begin(row, picks)
+
+    def begin(self, row: list[int], picks: Sequence[Pick]) -> None:
+        """Begin an evaluation in this state. What the one before came to is the caller's."""
         self.row = row
         self.picks = picks
         self.disabled = False
@@ -319,6 +326,9 @@ class Replayer:
         self._remembered = self._hits_before = 0
         self.remembers, self.is_useless = True, False
         """Whether steps are cached; whether the cache has been of no use for the present trace."""
+        self._bound: tuple[Evaluation, Any] | None = None
+        """An evaluation, and the protocol that is bound to it. What is looked at in one is found at once in the next.
+        """
         self._origin: ValueTable | None = None
         """The table of the replayer that this one is apart from. They share the protocol."""
         self._tries: dict[Hashable, Any] = {}
@@ -668,6 +678,7 @@ class Replayer:
         self._tries.clear()
         self._readers.clear()
         self._places.clear()
+        self._bound = None
         known = (*self.store.slots, *(self._origin.slots if self._origin is not None else ()))
         held = {slot.path for slot in known if not slot.constant}
         for shape in self.protocol.shapes.values():
@@ -687,11 +698,15 @@ class Replayer:
         open.
         """
         self.evaluations += 1
-        cursor = Evaluation(self.store, row, picks)
+        if self._bound is None:
+            cursor = Evaluation(self.store, row, picks)
+            self._bound = cursor, self.protocol.bound_to(cursor)
+        cursor, bound = self._bound
+        cursor.begin(row, picks)
         self._trail = cursor.trail
         token = current.set(cursor)
         try:
-            declared.function(self.protocol.bound_to(cursor), **parameters)
+            declared.function(bound, **parameters)
         except Disabled as disabled:
             return _refusal(disabled, "is not enabled")
         except _Unpicked as unpicked:

@@ -6,6 +6,7 @@ import gc
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from inspect import unwrap
 from typing import Any, TypeVar
 
@@ -250,10 +251,10 @@ def _unordered(step: Step) -> Step:
     """A step without what orders it, which takes much memory, and is not needed once it has its place."""
     if step.receives is None and not step.sends and step.reads is None and step.writes is None:
         return step
-    return Step(
-        step.action, step.parameters, step.picks, after=step.after, before=step.before, to=step.to, tells=step.tells,
-        may_skip=step.may_skip, wrong=step.wrong,
-    )  # fmt: skip
+    bare = copy(step)
+    bare.receives = bare.reads = bare.writes = None
+    bare.sends = ()
+    return bare
 
 
 def _completed(step: Step, replayer: Replayer) -> Step:
