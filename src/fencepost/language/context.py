@@ -10,9 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol, TypeVar, overload
-
-from msgspec import Struct
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
 from fencepost.language.truths import truth
@@ -148,7 +146,7 @@ class Reliance:
         return self.sieves is None or any(each.matters(slot) for each in self.sieves.values())
 
 
-class Event(Struct, frozen=True, gc=False):
+class Event(NamedTuple):
     """Something that an action did, shown in traces. It is never part of a state.
 
     ``kind`` is ``send`` (``lost``: it never arrives), ``receive`` or ``timeout``. ``passed`` holds the messages.

@@ -246,7 +246,7 @@ class Evaluation:
         if options is FATES and wanted not in FATES:
             raise self._left_open(options, place)
         if not isinstance(wanted, Matcher):
-            if _offers(options, wanted):
+            if options is FATES or _offers(options, wanted):
                 self.labels.append(wanted)
                 self.chosen.append(wanted)
                 return wanted
