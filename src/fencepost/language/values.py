@@ -698,8 +698,8 @@ def same(one: Value, other: Value) -> bool:
     if kind in _ATOMS:
         return type(other) is kind and bool(one == other)
     try:
-        if isinstance(one, Record):  # whose comparison would encode both too
-            return type(other) is kind and encode(freeze(one)) == encode(freeze(other))
+        if isinstance(one, Record) and type(other) is kind:  # their comparison would encode both too
+            return encode(freeze(one)) == encode(freeze(other))
         return bool(one == other) and encode(freeze(one)) == encode(freeze(other))
     except NotAValue:
         return bool(one == other)
