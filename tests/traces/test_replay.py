@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -332,6 +333,28 @@ def test_an_action_that_looks_at_more_than_the_state_is_found() -> None:
     replayer.apply(row, moved.writes)
     with pytest.raises(FencepostError, match="not deterministic"):
         replayer.step(row, "changes", (), ())
+
+
+class Stubborn(Protocol):
+    """An action that goes on where it is not enabled."""
+
+    left: int = state(1)
+
+    @action
+    def takes(self) -> None:
+        with suppress(BaseException):
+            require(self.left > 0)
+        self.left -= 1
+
+
+def test_a_condition_that_fails_refuses_the_step_even_if_the_action_goes_on() -> None:
+    replayer = Replayer(Stubborn())
+    replayer.remembers = False
+    row = replayer.initial()
+    do(replayer, row, ("takes", (), ()))
+    assert replayer.step(row, "takes", (), ()) == Refused("is not enabled")
+    row = replayer.initial()
+    do(replayer, row, ("takes", (), ()))
 
 
 class Numbers(Protocol):

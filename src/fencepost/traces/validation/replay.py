@@ -719,6 +719,8 @@ class Replayer:
             raise ProtocolRaised(f"{declared.kind} {title}{failure_text(error)}", where=title) from error
         finally:
             current.reset(token)
+        if cursor.disabled:  # and the author's Python went on
+            return Refused("is not enabled")
         if len(cursor.labels) < len(picks) and picks[len(cursor.labels)] is not ...:
             return self._chooses_less(declared, row, parameters, picks, len(cursor.labels))
         before = cursor.trail
