@@ -28,7 +28,7 @@ from fencepost import (
 )
 from fencepost.semantics.state import State, ValueTable
 from fencepost.traces.validation.replay import Open, Refused, Replayer, Taken
-from fencepost.traces.validation.steps import Like, like
+from fencepost.traces.validation.steps import ANY, Like, like
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 TELLS = ("tells", (("n", N1), ("m", N2)), ())
@@ -193,13 +193,29 @@ def test_nothing_to_pick_is_a_refusal_that_names_what_there_was() -> None:
 
 
 class Far(Protocol):
-    """Its one step may go anywhere."""
+    """Its steps may go to very many places."""
 
     place: int = state(0)
 
     @action
     def goes(self) -> None:
         self.place = one_of(range(1 << 62))
+
+    @action(to=range(10_001))
+    def jumps(self, to: int) -> None:
+        self.place = to
+
+
+def test_what_is_left_open_has_a_limit() -> None:
+    replayer = Replayer(Far())
+    row = replayer.initial()
+    refused = replayer.step(row, "goes", (), (ANY,))
+    assert isinstance(refused, Refused)
+    assert refused.reason.endswith("options is left open, and at most 10,000 are tried")
+    with pytest.raises(
+        FencepostError, match="jumps has 10,001 values of the parameters that are left open, and at most"
+    ):
+        replayer.step(row, "jumps", (("to", ANY),), ())
 
 
 def test_of_a_choice_among_very_many_some_are_named() -> None:
