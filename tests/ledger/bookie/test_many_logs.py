@@ -13,7 +13,7 @@ from patience import PATIENCE
 TESTS = Path(__file__).parents[2]
 
 BOOKIE = """
-import asyncio, resource, sys
+import asyncio, gc, resource, sys
 from pathlib import Path
 
 import msgspec
@@ -60,6 +60,7 @@ async def reads(served):
     await client.close()
 
 
+gc.disable()  # a bookie that was closed has closed its files
 asyncio.run(main())
 """
 

@@ -427,6 +427,11 @@ class EntryLogs:
                 del self._open[next(iter(self._open))]  # closed once nobody reads it any more
         return file
 
+    def close(self) -> None:
+        """Close the entry logs that were read, once nobody reads them any more. A later read opens its own again."""
+        with self._opening:
+            self._open.clear()
+
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
         """Read an entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it exists and cannot be read."""
         try:

@@ -257,6 +257,7 @@ class Storage:
             self._workers = {}
         self._closing = True
         self._collection.wait()
+        self._logs.close()
         self._directory_lock.release()
         return flushed and not self._failure
 
