@@ -373,6 +373,34 @@ def test_a_condition_that_fails_refuses_the_step_even_if_the_action_goes_on() ->
     do(replayer, row, ("takes", (), ()))
 
 
+class Chooser(Protocol):
+    """An action that goes on where its choice cannot be taken."""
+
+    taken: int = state(0)
+
+    @action
+    def takes(self) -> None:
+        taken = 9
+        with suppress(BaseException):
+            taken = one_of((1, 2))
+        self.taken = taken
+
+
+def test_a_choice_that_cannot_be_taken_ends_the_step_even_if_the_action_goes_on() -> None:
+    replayer = Replayer(Chooser())
+    replayer.remembers = False
+    row = replayer.initial()
+    unsaid = replayer.step(row, "takes", (), ())
+    assert isinstance(unsaid, Refused) and "does not say which of 2 options" in unsaid.reason
+    assert unsaid.asked == "taken = one_of((1, 2))"
+    other = replayer.step(row, "takes", (), (3,))
+    assert isinstance(other, Refused) and other.reason == "there is no 3 among 1, 2"
+    opened = replayer.step(row, "takes", (), (ANY,))
+    assert isinstance(opened, Open) and opened.ways == (("takes", (), (1,)), ("takes", (), (2,)))
+    do(replayer, row, ("takes", (), (2,)))
+    assert replayer.value(row, ("taken",)) == 2
+
+
 class Numbers(Protocol):
     """Keys that are numbers."""
 

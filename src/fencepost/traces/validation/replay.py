@@ -172,11 +172,6 @@ class _LeftOpen(BaseException):
     """A choice whose option is left open. ``before``: what the choices before it took; ``rest``: the picks after it."""
 
     def __init__(self, options: Sequence[Value], before: tuple[Pick, ...], rest: tuple[Pick, ...]) -> None:
-        if len(options) > MOST_OPEN:
-            raise _Unpicked(
-                f"a choice of {len(options):,} options is left open, and at most {MOST_OPEN:,} are tried",
-                wants_less=True,
-            )
         self.picks = [(*before, option, *rest) for option in options]
         self.is_fate = options is FATES
 
@@ -186,7 +181,9 @@ class Evaluation:
     has ended, :meth:`begin` makes it the next one.
     """
 
-    __slots__ = ("chosen", "disabled", "events", "labels", "numbered", "picks", "row", "store", "trail", "writes")
+    __slots__ = (
+        "chosen", "disabled", "events", "labels", "numbered", "picks", "row", "stopped", "store", "trail", "writes",
+    )  # fmt: skip
 
     every_choice = True
     """:meth:`choose` is called for choices of a single option too."""
@@ -201,6 +198,8 @@ class Evaluation:
         self.row = row
         self.picks = picks
         self.disabled = False
+        self.stopped: _Unpicked | _LeftOpen | None = None
+        """A choice that could not be taken. It ends the evaluation, even if the author's Python goes on."""
         self.trail: dict[int, int] = {}
         self.writes: dict[int, int] = {}
         self.labels: list[Value] = []
@@ -237,9 +236,11 @@ class Evaluation:
                 return options[0]
             if place < len(self.picks) or options is FATES:
                 raise self._left_open(options, place)
-            raise _Unpicked(
-                f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}",
-                wants_less=True,
+            raise self._stop(
+                _Unpicked(
+                    f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}",
+                    wants_less=True,
+                )
             )
         if wanted is ANY:
             raise self._left_open(options, place + 1)
@@ -258,10 +259,21 @@ class Evaluation:
                 self.labels.append(option)
                 self.chosen.append(option)
                 return option
-        raise _Unpicked(f"there is no {_shown(wanted)} among {_some(options)}")
+        raise self._stop(_Unpicked(f"there is no {_shown(wanted)} among {_some(options)}"))
 
-    def _left_open(self, options: Sequence[Value], rest: int) -> _LeftOpen:
-        return _LeftOpen(options, tuple(self.chosen), tuple(self.picks[rest:]))
+    def _left_open(self, options: Sequence[Value], rest: int) -> BaseException:
+        if len(options) > MOST_OPEN:
+            return self._stop(
+                _Unpicked(
+                    f"a choice of {len(options):,} options is left open, and at most {MOST_OPEN:,} are tried",
+                    wants_less=True,
+                )
+            )
+        return self._stop(_LeftOpen(options, tuple(self.chosen), tuple(self.picks[rest:])))
+
+    def _stop(self, reason: _Unpicked | _LeftOpen) -> BaseException:
+        self.stopped = self.stopped or reason
+        return reason
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -707,18 +719,23 @@ class Replayer:
         token = current.set(cursor)
         try:
             declared.function(bound, **parameters)
+        except (_Unpicked, _LeftOpen):
+            pass  # the cursor keeps it
         except Disabled as disabled:
-            return _refusal(disabled, "is not enabled")
-        except _Unpicked as unpicked:
-            self._wants_less = self._wants_less or unpicked.wants_less
-            return _refusal(unpicked, unpicked.reason)
-        except _LeftOpen as open_choice:
-            return open_choice
+            if cursor.stopped is None:
+                return _refusal(disabled, "is not enabled")
         except (Exception, SystemExit) as error:
-            title = show_call(declared.name, parameters)
-            raise ProtocolRaised(f"{declared.kind} {title}{failure_text(error)}", where=title) from error
+            if cursor.stopped is None:
+                title = show_call(declared.name, parameters)
+                raise ProtocolRaised(f"{declared.kind} {title}{failure_text(error)}", where=title) from error
         finally:
             current.reset(token)
+        stopped = cursor.stopped
+        if isinstance(stopped, _Unpicked):
+            self._wants_less = self._wants_less or stopped.wants_less
+            return _refusal(stopped, stopped.reason)
+        if stopped is not None:
+            return stopped
         if cursor.disabled:  # and the author's Python went on
             return Refused("is not enabled")
         if len(cursor.labels) < len(picks) and picks[len(cursor.labels)] is not ...:
