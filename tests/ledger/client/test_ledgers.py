@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ledger.client.standins import Cluster
-from patience import eventually
+from patience import PATIENCE, eventually
 
 from fencepost.errors import OptionError
 from fencepost.ledger import errors
@@ -63,9 +63,9 @@ async def test_appends_are_pipelined_in_order_and_bounded(cluster: Cluster) -> N
     assert await contents(reader) == [b"%d" % number for number in range(100)]
 
 
-@pytest.mark.parametrize(("are_many", "free"), [(False, 1), (True, 3)])
+@pytest.mark.parametrize(("are_many", "free"), [(False, 1), (True, 2)])
 async def test_who_appends_many_waits_for_room_for_several(cluster: Cluster, are_many: bool, free: int) -> None:
-    """An eighth of all room, here two entries, besides the next one."""
+    """An eighth of all room, here two entries."""
     store = await cluster.connect()
     ledger = await store.create_ledger(in_flight=16)
     ledger._reserve(0, 16)
@@ -77,6 +77,58 @@ async def test_who_appends_many_waits_for_room_for_several(cluster: Cluster, are
     assert not ledger._waiting
     ledger._release(16 - free, 0)
     assert await appended == ([0, 1] if are_many else 0)
+
+
+@pytest.mark.parametrize("are_drawn", [False, True])
+async def test_callers_that_append_many_side_by_side_send_many_at_once(cluster: Cluster, are_drawn: bool) -> None:
+    store = await cluster.connect()
+    ledger = await store.create_ledger(in_flight=80)
+    sent, send, most = [0], ledger._send, 0
+
+    def counted(batch: Any, entries: list[bytes]) -> None:
+        nonlocal most
+        sent.append(len(entries))
+        most = max(most, ledger.in_flight)
+        send(batch, entries)
+
+    ledger._send = counted  # type: ignore[method-assign]
+    data = [b"%d" % number for number in range(40)]
+    of_many = [iter(data) if are_drawn and caller % 2 else data for caller in range(20)]
+    one_by_one = asyncio.gather(*(ledger.append(data[0]) for _ in range(20)))
+    places = await asyncio.gather(*map(ledger.append_many, [*of_many, *[data[:3]] * 20]))
+    assert sorted(place for some in (*places, await one_by_one) for place in some) == [*range(880)]
+    assert all(some == sorted(some) for some in places)
+    assert most <= 80 and sum(sent) == 880
+    assert len(sent) < 150
+    await ledger.close()
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled", "too large"])
+async def test_callers_that_wait_their_turn_do_not_wait_for_one_that_is_gone(cluster: Cluster, how: str) -> None:
+    store = await cluster.connect()
+    ledger = await store.create_ledger(in_flight=16)
+    ledger._reserve(0, 16)
+    tasks = [asyncio.ensure_future(ledger.append_many([b"entry"] * 40)) for _ in range(4)]
+    while len(ledger._waiting) < 4:
+        await asyncio.sleep(0)
+    if how == "closed":
+        await store.close()
+    elif how == "cancelled":
+        tasks[0].cancel()
+    else:
+        tasks.append(asyncio.ensure_future(ledger.append_many([b"entry", bytes(6 * 1024 * 1024)])))
+        await asyncio.sleep(0)
+    ledger._release(16, 0)
+    if how == "cancelled":
+        tasks[1].cancel()
+    found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE)
+    expected: dict[str, list[type]] = {
+        "closed": [errors.StoreError] * 4,
+        "cancelled": [asyncio.CancelledError] * 2 + [list] * 2,
+        "too large": [list] * 4 + [errors.IllegalOperationError],
+    }
+    assert all(isinstance(one, kind) for one, kind in zip(found, expected[how], strict=True)), found
+    assert ledger.in_flight == 0 and not ledger._waiting
 
 
 async def test_bytes_in_flight_are_bounded_and_a_large_entry_goes_alone(cluster: Cluster) -> None:

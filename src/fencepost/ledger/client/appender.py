@@ -9,6 +9,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Iterator
 from itertools import islice
+from operator import length_hint
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fencepost.errors import OptionError
@@ -23,7 +24,9 @@ OVERHEAD = 1024
 """The most bytes that a frame has besides the data of an entry."""
 
 _SHARE = 8
-"""A caller that appends many and waits for room waits for this part of all room. What is sent together costs less."""
+"""A caller that appends many and waits for room waits for this part of all room, or for as much as it needs. Then it
+takes all room that there is. What is sent together costs less.
+"""
 
 _AT_ONCE = 1024
 """The most entries taken at once from a caller that appends many."""
@@ -43,7 +46,7 @@ class Appender(Generic[Location]):
         self._in_flight_bytes_limit = in_flight_bytes
         self._in_flight = self._in_flight_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int, int]] = deque()
-        """Callers waiting for room, each with the size of its entry."""
+        """Callers waiting for room, each with the bytes and the number of its entries."""
         self._entries: list[bytes] = []
         """Entries appended in this turn of the loop."""
         self._sinks: list[Any] = []
@@ -101,14 +104,15 @@ class Appender(Generic[Location]):
                 if not await self._send_one_of(group, copied(data)):
                     break
         else:
-            drawn = map(copied, entries)
+            drawn, left = map(copied, entries), length_hint(entries, self._in_flight_limit)
             goes_on = True
-            while goes_on:
-                some: list[bytes] = []
+            while goes_on and (some := [*islice(drawn, 1)]):
+                await self._wait_for_turn(len(some[0]), left)
                 try:
-                    some.extend(islice(drawn, self._worth_drawing(group)))
+                    some.extend(islice(drawn, self._worth_drawing(group) - 1))
                 finally:  # entries drawn before an error are still sent
-                    goes_on = await self.send_some_of(group, some) and bool(some)
+                    left -= len(some)
+                    goes_on = await self.send_some_of(group, some, is_turn=True)
         await group.over()
         return group.places()
 
@@ -133,29 +137,39 @@ class Appender(Generic[Location]):
         free, free_bytes = self._in_flight_limit - self._in_flight, self._in_flight_bytes_limit - self._in_flight_bytes
         return max(1, min(free, _AT_ONCE, free_bytes // max(1, group.mean)))
 
-    async def send_some_of(self, group: AppendGroup[Location], entries: list[bytes]) -> bool:
-        """Send entries as room becomes free, unless an earlier one has failed. Gives whether none has failed."""
+    async def send_some_of(self, group: AppendGroup[Location], entries: list[bytes], is_turn: bool = False) -> bool:
+        """Send entries as room becomes free, unless an earlier one has failed. Gives whether none has failed.
+        ``is_turn``: it is this caller's turn, see :meth:`_wait_for_turn`.
+        """
         at, sizes = 0, [*map(len, entries)]
         group.mean = sum(sizes) // max(1, len(sizes))
         while at < len(entries):
-            size = sizes[at]
-            if not self._try_reserve(size):
-                await self._wait_for_room(size, self._in_flight_limit // _SHARE)
+            stop, size = at + 1, sizes[at]
+            if is_turn:
+                self._reserve(size)
+            elif not self._try_reserve(size):
+                stop, more = self._fitting(sizes, stop, self._share - 1, self._in_flight_bytes_limit // _SHARE - size)
+                size += more
+                await self._wait_for_room(size, stop - at)
+            is_turn = False
             if group.error is not None:
-                self._release(1, size)
+                self._release(stop - at, size)
                 return False
-            stop, more = (at + 1, 0) if self._waiting else self._fitting(sizes, at + 1)
-            self._reserve(more, stop - at - 1)
-            group.missing += stop - at
+            free = self._in_flight_bytes_limit - self._in_flight_bytes
+            end, more = self._fitting(sizes, stop, self._in_flight_limit - self._in_flight, free)
+            self._reserve(more, end - stop)
+            group.missing += end - at
             self._push()
-            self._send_batch(entries[at:stop], size + more, group)
-            at = stop
+            self._send_batch(entries[at:end], size + more, group)
+            at = end
         return group.error is None
 
-    def _fitting(self, sizes: list[int], at: int) -> tuple[int, int]:
-        """The index of the first entry from ``at`` that does not fit now, and the total size of those before it."""
-        some = sizes[at : at + max(0, self._in_flight_limit - self._in_flight)]
-        free, total = self._in_flight_bytes_limit - self._in_flight_bytes, sum(some)
+    def _fitting(self, sizes: list[int], at: int, entries: int, free: int) -> tuple[int, int]:
+        """The index of the first entry from ``at`` that does not fit, and the total size of those before it. There is
+        room for ``entries``, of ``free`` bytes.
+        """
+        some = sizes[at : at + max(0, entries)]
+        total = sum(some)
         if total <= free and max(some, default=0) <= self._largest:
             return at + len(some), total
         total = 0
@@ -246,21 +260,30 @@ class Appender(Generic[Location]):
 
     # -- room ----------------------------------------------------------------------------------------------------------
 
+    @property
+    def _share(self) -> int:
+        """The most entries for which a caller waits that appends many."""
+        return max(1, self._in_flight_limit // _SHARE)
+
     def _try_reserve(self, size: int) -> bool:
         """Reserve room for an entry. False if it has to wait in the queue. Raises if the entry is too large."""
-        self._driver.must_work()
-        if size > self._largest:
-            raise IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken")
-        if self._waiting or not self._fits(size):
+        if not self._may_go(size):
             return False
         self._in_flight += 1
         self._in_flight_bytes += size
         return True
 
-    def _fits(self, size: int, more: int = 0) -> bool:
-        """Whether there is room for an entry, and for ``more``. An entry over the limit fits if it is alone."""
+    def _may_go(self, size: int) -> bool:
+        """Whether an entry need not wait. Raises if it is too large."""
+        self._driver.must_work()
+        if size > self._largest:
+            raise IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken")
+        return not self._waiting and self._fits(size)
+
+    def _fits(self, size: int, entries: int = 1) -> bool:
+        """Whether there is room for entries of ``size`` bytes. An entry over the limit fits if it is alone."""
         in_flight = self._in_flight
-        if in_flight + more >= self._in_flight_limit:
+        if in_flight + entries > self._in_flight_limit:
             return False
         return self._in_flight_bytes + size <= self._in_flight_bytes_limit or not in_flight
 
@@ -274,22 +297,34 @@ class Appender(Generic[Location]):
         self._admit_waiting()
 
     def _admit_waiting(self) -> None:
-        """Give free room to waiting callers."""
+        """Give free room to waiting callers. One that has more entries than it waits for takes the rest."""
         while self._waiting and self._fits(self._waiting[0][1], self._waiting[0][2]):
-            turn, size, _ = self._waiting.popleft()
+            turn, size, entries = self._waiting.popleft()
             if not turn.done():
-                self._reserve(size)
+                self._reserve(size, entries)
                 turn.set_result(None)
+                if 1 < self._share <= entries:
+                    break
 
-    async def _wait_for_room(self, size: int, more: int = 0) -> None:
-        """Wait in the queue until room is reserved. ``more``: for how many further entries there must be room."""
+    async def _wait_for_turn(self, size: int, entries: int) -> None:
+        """Wait until a caller that appends many ``entries``, first one of ``size`` bytes, may send some. It does so at
+        once, so their room is not reserved. Raises if the entry is too large.
+        """
+        if not self._may_go(size):
+            entries = max(1, min(entries, self._share))
+            total = max(size, min(size * entries, self._in_flight_bytes_limit // _SHARE))
+            await self._wait_for_room(total, entries)
+            self._reserve(-total, -entries)
+
+    async def _wait_for_room(self, size: int, entries: int = 1) -> None:
+        """Wait in the queue until room is reserved for some entries, of ``size`` bytes together."""
         turn: asyncio.Future[None] = self._driver.loop.create_future()
-        self._waiting.append((turn, size, more))
+        self._waiting.append((turn, size, entries))
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release(1, size)
+                self._release(entries, size)
             raise
 
 
