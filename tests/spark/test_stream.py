@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from contextlib import closing
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from fencepost.traces.validation.request import Request
 from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.watch import Limits
 
+CALLER: ContextVar[str] = ContextVar("caller")
 CONFORMANCE = str(Path(__file__).parents[1] / "traces" / "counting.py")
 
 
@@ -30,8 +32,10 @@ def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) ->
     b.close()
     told: list[Outcome] = []
     rejected, done = threading.Event(), threading.Event()
+    CALLER.set("this test")
 
     def report(outcomes: list[Outcome]) -> None:
+        assert CALLER.get() == "this test"  # where standard output is the command's, for one
         told.extend(outcomes)
         if any(outcome.subject == "bad" for outcome in told):
             rejected.set()
@@ -134,3 +138,8 @@ def test_what_is_there_already_is_in_the_first_batch(tmp_path: Path) -> None:
     finally:
         feeder.stop()
     assert feeder.failure is None
+
+
+@pytest.mark.parametrize(("patience", "seconds"), [(0.0, 0.1), (0.25, 0.25), (5.0, 1.0)])
+def test_batches_come_as_often_as_patience_asks(patience: float, seconds: float) -> None:
+    assert stream.seconds_between_batches(Limits(patience=patience)) == seconds

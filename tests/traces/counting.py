@@ -41,7 +41,7 @@ class CountingConformance(Conformance):
     def constants(self) -> Mapping[str, Any]:
         nodes = sorted({event.node for event in self.events if event.subject is not None})
         self.nodes = {node: place for place, node in enumerate(nodes)}
-        return {"writers": max(2, len(nodes)), "limit": 1000}
+        return {"writers": max(2, len(nodes)), "limit": 100_000}
 
     def bind(self, protocol: Protocol) -> None:
         assert isinstance(protocol, Counting)

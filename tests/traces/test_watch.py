@@ -57,6 +57,19 @@ def test_a_step_waits_for_its_cause_and_no_longer_than_that() -> None:
     assert watch.look(100) == [] and not watch.is_waiting
 
 
+@pytest.mark.parametrize(
+    ("patience", "events", "seconds"), [(0.3, 100, 0.3), (0.3, 3_000, 0.6), (0.3, 9_000, 1.0), (5.0, 100, 1.0)]
+)
+def test_what_is_added_is_looked_at_soon_if_the_trace_is_short(patience: float, events: int, seconds: float) -> None:
+    watch = watching(Limits(patience=patience, idle=20, most=10_000))
+    watch.feed((event("a", number, "writes", number) for number in range(1, events)), 0)
+    assert watch.look(0) == []
+    watch.feed([event("a", events, "writes", events + 1)], 0)
+    assert watch.look(seconds - 0.001) == [] and not watch.state.subjects["7"].failing
+    assert watch.look(seconds + 0.001) == [] and watch.state.subjects["7"].failing
+    assert verdicts(watch.look(seconds + patience + 0.002)) == [("7", "rejected")]
+
+
 def test_a_trace_is_accepted_once_all_of_its_nodes_have_ended() -> None:
     watch = watching()
     watch.feed([event("a", 1, "writes", 1), event("b", 1, "reads", 1), end("b", 2)], 0)

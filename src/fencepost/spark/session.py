@@ -47,6 +47,8 @@ SETTINGS = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.python.worker.reuse": "true",
+    # The default writes a second file with checksums beside each, and starts a process for either.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 """Defaults for the settings with which Spark is started."""
 

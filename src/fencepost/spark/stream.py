@@ -9,6 +9,7 @@ folders at a URL.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import os
 import shutil
@@ -44,7 +45,19 @@ from fencepost.traces.validation.tail import Tail
 from fencepost.traces.validation.watch import Limits, Watch, WatchState
 
 EVERY = 1.0
-"""Seconds between two batches of events."""
+"""Seconds between two batches of events, unless the patience is shorter."""
+
+SOONEST = 0.1
+"""The fewest seconds between two batches."""
+
+_CHECKPOINT = {
+    # Otherwise Hadoop starts several processes a batch, to look for links.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+"""Settings of the checkpoint, which lasts as long as the query."""
 
 LATE = 30.0
 """Seconds in which tasks of a query that has stopped end, too."""
@@ -72,9 +85,10 @@ def follow(
     """
     with _temporary_folder() as folder, contextlib.ExitStack() as cleanup:
         spark = cluster.session_with(
-            {"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false"}
+            {"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false", **_CHECKPOINT}
         )
-        feeder = Feeder(Tail([path for path in paths if "://" not in path]), Path(folder) / "events")
+        every = seconds_between_batches(limits)
+        feeder = Feeder(Tail([path for path in paths if "://" not in path]), Path(folder) / "events", every / 2)
         sources = [path for path in paths if "://" in path]
         if feeder.tail.folders:
             feeder.start()
@@ -82,6 +96,7 @@ def follow(
             sources.append(f"file://{feeder.folder}")
         stream = verdicts(spark, sources, request, limits, cluster.cores)
 
+        caller = contextvars.copy_context()  # Spark has a thread of its own for batches
         raised: list[str] = []
         still_open: dict[tuple[str, int], list[Outcome]] = {}
 
@@ -91,14 +106,14 @@ def follow(
             still_open.update({each.still_open[:2]: each.still_open[2] for each in results if each.still_open})
             found = [each.outcome for each in results if each.outcome is not None]
             if found:
-                report(found)
+                caller.run(report, found)
 
         writer = stream.writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/checkpoint")
-        query = writer.trigger(processingTime=f"{EVERY} seconds").start()
+        query = writer.trigger(processingTime=f"{every} seconds").start()
         cleanup.callback(_stop, query)
         with contextlib.suppress(KeyboardInterrupt):
             while query.isActive and feeder.failure is None and not raised and not (query.lastProgress and until()):
-                time.sleep(EVERY / 4)
+                time.sleep(every / 4)
         if feeder.failure is not None:
             raise feeder.failure
         if raised:
@@ -108,6 +123,11 @@ def follow(
         _stop(query)  # so that no more verdicts come
         if left := [outcome for some in still_open.values() for outcome in some]:
             report(left)
+
+
+def seconds_between_batches(limits: Limits) -> float:
+    """How often events are looked at: as often as the patience asks, between :data:`SOONEST` and :data:`EVERY`."""
+    return max(SOONEST, min(EVERY, limits.patience))
 
 
 @contextlib.contextmanager
@@ -132,13 +152,14 @@ def _stop(query: Any) -> None:
 
 
 class Feeder:
-    """A thread that writes the events added to folders of traces to Parquet files in a folder for Spark. ``failure``:
-    the error that ended the thread.
+    """A thread that writes the events added to folders of traces to Parquet files in a folder for Spark. It looks for
+    some every ``pause`` seconds. ``failure``: the error that ended the thread.
     """
 
-    def __init__(self, tail: Tail, folder: Path) -> None:
+    def __init__(self, tail: Tail, folder: Path, pause: float = EVERY / 2) -> None:
         self.tail = tail
         self.folder = folder
+        self.pause = pause
         self.failure: Exception | None = None
         self._has_begun = threading.Event()
         self._stopping = threading.Event()
@@ -176,7 +197,7 @@ class Feeder:
                             )
                     number += 1
                 self._has_begun.set()
-                self._stopping.wait(EVERY / 2)
+                self._stopping.wait(self.pause)
         except Exception as error:
             self.failure = error
         finally:
@@ -224,6 +245,6 @@ def watch_task(
         results = [row_of(TaskResult(raised=str(error)))]
     state.update((_encode(watch.state),))
     if watch.is_waiting:
-        state.setTimeoutDuration(int(EVERY * 1000))
+        state.setTimeoutDuration(int(seconds_between_batches(limits) * 1000))
     for row in results:
         yield row.to_pandas()

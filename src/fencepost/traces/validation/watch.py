@@ -31,7 +31,14 @@ SHARE = 4
 """A trace is validated again when one in ``SHARE`` of its events is new."""
 
 PAUSE = 1.0
-"""Seconds after which a trace with any new event is validated again."""
+"""Seconds after which a trace with any new event is validated again. If the patience is shorter, it is validated sooner
+while it is short.
+"""
+
+FOR_EACH = 0.0002
+"""The seconds for each event of a trace that pass before it is validated again, up to :data:`PAUSE`. Validating one
+takes a third of that.
+"""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -139,7 +146,7 @@ class Watch:
         is_over = all(life in ended or life in own for life in last.items())
         is_idle = now - subject.since >= limits.idle
         if grew * SHARE < len(subject.events) and not subject.failing and not is_over and not is_idle and (
-            not grew or now - subject.validated_at < PAUSE
+            not grew or now - subject.validated_at < min(PAUSE, max(limits.patience, len(subject.events) * FOR_EACH))
         ):  # fmt: skip
             return None
         outcome = self._judged(name)
