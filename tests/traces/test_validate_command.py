@@ -233,7 +233,7 @@ BROKEN = [
     ("require(value == self.counter + 1)", "require(value)", "action writes(w=w1) asked require(...) of the number 1"),
     ("= self.seen[w] = value", "= self.seen[w] = [value]", "action writes(w=w1): counter is assigned a list"),
     ("require(value == self.counter + 1)", "raise SystemExit", "action writes(w=w1) raised SystemExit"),
-    ('"limit": 1000}', '"limits": 1000}', "counting has no constant named limits: did you mean limit?"),
+    ('"limit": 100_000}', '"limits": 1000}', "counting has no constant named limits: did you mean limit?"),
 ]  # fmt: skip
 
 
