@@ -52,13 +52,26 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class OpenTrace(msgspec.Struct):
-    """A trace that is still open. ``failing``: the time since when each next step has been refused, by step."""
+    """A trace that is still open. ``lives``, ``ended``: the latest incarnation of each node, and the latest that has
+    ended its part. ``failing``: the time since when each next step has been refused, by step.
+    """
 
     events: list[Event] = []
+    lives: dict[str, int] = {}
+    ended: dict[str, int] = {}
     since: float = 0.0
     validated: int = 0
     validated_at: float = 0.0
     failing: dict[str, float] = {}
+
+    def add(self, event: Event, now: float) -> None:
+        """Take an event, in any order."""
+        self.events.append(event)
+        self.since = now
+        node, incarnation = event.node, event.incarnation
+        self.lives[node] = max(incarnation, self.lives.get(node, 0))
+        if event.action == ENDED:
+            self.ended[node] = max(incarnation, self.ended.get(node, 0))
 
 
 class WatchState(msgspec.Struct):
@@ -95,9 +108,7 @@ class Watch:
             if event.subject is None or event.action in self.validator.conformance.heeds:
                 state.common.append(event)
             elif event.subject not in state.reported:
-                subject = state.subjects.setdefault(event.subject, OpenTrace())
-                subject.events.append(event)
-                subject.since = now
+                state.subjects.setdefault(event.subject, OpenTrace()).add(event, now)
 
     def look(self, now: float) -> list[Outcome]:
         """The verdicts that are certain by now, of traces that are rejected or have ended. Each is reported once."""
@@ -141,9 +152,7 @@ class Watch:
     def _look(self, name: str, now: float, ended: set[tuple[str, int]]) -> Outcome | None:
         subject, limits = self.state.subjects[name], self.limits
         grew = len(subject.events) - subject.validated
-        last = {event.node: event.incarnation for event in in_order(subject.events)}
-        own = {(event.node, event.incarnation) for event in subject.events if event.action == ENDED}
-        is_over = all(life in ended or life in own for life in last.items())
+        is_over = all(life in ended or life in subject.ended.items() for life in subject.lives.items())
         is_idle = now - subject.since >= limits.idle
         if grew * SHARE < len(subject.events) and not subject.failing and not is_over and not is_idle and (
             not grew or now - subject.validated_at < min(PAUSE, max(limits.patience, len(subject.events) * FOR_EACH))
