@@ -75,6 +75,34 @@ def test_frames_of_reads_are_those_of_the_codec(ledger: int, entry_ids: list[int
     )
 
 
+def test_owners_that_wait_are_kept_and_rarely_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline, looked = Pipeline(rows), 0
+    forget = pipeline._forget_owners
+
+    def counted() -> None:
+        nonlocal looked
+        looked += 1
+        forget()
+
+    monkeypatch.setattr(pipeline, "_forget_owners", counted)
+    loops, digests = loaded(), Digests(DigestType.CRC32C, b"")
+
+    def add(owner: int) -> None:
+        batch = loops.batch(digests, AddEntry(owner, 0, -1, b"", b"k" * 20), 0, [b"one", b"two"])
+        assert isinstance(batch, AddRows)
+        pipeline.adds(owner, batch, 0, 1, 1, 0.0)
+
+    for owner in range(2000):
+        add(owner)
+    assert [*pipeline.numbers] == [*range(2000)] and looked < 10
+    pipeline.give_up(*pipeline.all()[0])
+    for owner in range(2000, 7000):
+        add(owner)
+        pipeline.give_up(*pipeline.all()[0])
+        assert len(pipeline.numbers) == len(pipeline.owners) <= 4096
+    assert len(pipeline.numbers) < 256 and looked < 200
+
+
 Answers = list[tuple[int, Response]]
 PLAIN_TXNS = st.integers(0, 1 << 36)
 ANSWERS = st.one_of(

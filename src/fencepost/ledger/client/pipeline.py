@@ -17,7 +17,7 @@ _AT_ONCE = 4096
 """The most responses parsed at once."""
 
 _OWNERS = 64
-"""The number of owners at which those without requests are removed."""
+"""The fewest owners at which those without requests are removed. Where more have requests, it is twice as many."""
 
 
 class Pipeline:
@@ -38,6 +38,7 @@ class Pipeline:
         self.owners: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
         """The numbers of owners of adds. An owner sends all its adds under one number."""
+        self._most_numbers = _OWNERS
         self.left: dict[int, int] = {}
         """Unanswered reads under each odd number. Reads sent together share a number, which ends with them."""
         self.last_number = 0
@@ -119,7 +120,7 @@ class Pipeline:
         """The number of an owner of adds in the ring. It is even."""
         number = self.numbers.get(owner)
         if number is None:
-            if len(self.numbers) >= _OWNERS:
+            if len(self.numbers) >= self._most_numbers:
                 self._forget_owners()
             self.last_number += 2
             number = self.numbers[owner] = self.last_number
@@ -131,6 +132,7 @@ class Pipeline:
         waited_for = {*self.np.unique(self.ring[:, self.loops.OWNER]).tolist()}
         self.numbers = {key: number for key, number in self.numbers.items() if number in waited_for}
         self.owners = {number: owner for number, owner in self.owners.items() if number % 2 or number in waited_for}
+        self._most_numbers = max(_OWNERS, 2 * len(self.numbers))
 
     def _owner_answered(self, number: int, requests: int) -> Any:
         """The owner of a number, after ``requests`` of its requests were answered."""
