@@ -99,7 +99,7 @@ async def test_callers_that_append_many_side_by_side_send_many_at_once(cluster: 
     assert sorted(place for some in (*places, await one_by_one) for place in some) == [*range(880)]
     assert all(some == sorted(some) for some in places)
     assert most <= 80 and sum(sent) == 880
-    assert len(sent) < 150
+    assert len(sent) < 80
     await ledger.close()
 
 

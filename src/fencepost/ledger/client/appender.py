@@ -9,7 +9,6 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Iterator
 from itertools import islice
-from operator import length_hint
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fencepost.errors import OptionError
@@ -104,14 +103,13 @@ class Appender(Generic[Location]):
                 if not await self._send_one_of(group, copied(data)):
                     break
         else:
-            drawn, left = map(copied, entries), length_hint(entries, self._in_flight_limit)
+            drawn = map(copied, entries)
             goes_on = True
             while goes_on and (some := [*islice(drawn, 1)]):
-                await self._wait_for_turn(len(some[0]), left)
+                await self._wait_for_turn(len(some[0]))
                 try:
                     some.extend(islice(drawn, self._worth_drawing(group) - 1))
                 finally:  # entries drawn before an error are still sent
-                    left -= len(some)
                     goes_on = await self.send_some_of(group, some, is_turn=True)
         await group.over()
         return group.places()
@@ -162,6 +160,7 @@ class Appender(Generic[Location]):
             self._push()
             self._send_batch(entries[at:end], size + more, group)
             at = end
+            self._admit_waiting()
         return group.error is None
 
     def _fitting(self, sizes: list[int], at: int, entries: int, free: int) -> tuple[int, int]:
@@ -297,7 +296,9 @@ class Appender(Generic[Location]):
         self._admit_waiting()
 
     def _admit_waiting(self) -> None:
-        """Give free room to waiting callers. One that has more entries than it waits for takes the rest."""
+        """Give free room to waiting callers. One that appends many may take all of the rest: then the next one waits
+        until it has taken it.
+        """
         while self._waiting and self._fits(self._waiting[0][1], self._waiting[0][2]):
             turn, size, entries = self._waiting.popleft()
             if not turn.done():
@@ -306,13 +307,12 @@ class Appender(Generic[Location]):
                 if 1 < self._share <= entries:
                     break
 
-    async def _wait_for_turn(self, size: int, entries: int) -> None:
-        """Wait until a caller that appends many ``entries``, first one of ``size`` bytes, may send some. It does so at
-        once, so their room is not reserved. Raises if the entry is too large.
+    async def _wait_for_turn(self, size: int) -> None:
+        """Wait until a caller that appends many, first an entry of ``size`` bytes, may send some. It does so at once,
+        so their room is not reserved. Raises if the entry is too large.
         """
         if not self._may_go(size):
-            entries = max(1, min(entries, self._share))
-            total = max(size, min(size * entries, self._in_flight_bytes_limit // _SHARE))
+            entries, total = self._share, max(size, self._in_flight_bytes_limit // _SHARE)
             await self._wait_for_room(total, entries)
             self._reserve(-total, -entries)
 
