@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from contextlib import suppress
 from typing import Any
@@ -399,6 +400,23 @@ def test_a_choice_that_cannot_be_taken_ends_the_step_even_if_the_action_goes_on(
     assert isinstance(opened, Open) and opened.ways == (("takes", (), (1,)), ("takes", (), (2,)))
     do(replayer, row, ("takes", (), (2,)))
     assert replayer.value(row, ("taken",)) == 2
+
+
+@pytest.mark.parametrize("picks", [(), (3,), (ANY,)])
+def test_a_step_that_ends_at_a_choice_leaves_nothing_to_collect(picks: tuple[Any, ...]) -> None:
+    """``validate`` collects garbage rarely."""
+    replayer = Replayer(Chooser())
+    replayer.remembers = False
+    row = replayer.initial()
+    replayer.step(row, "takes", (), picks)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            replayer.step(row, "takes", (), picks)
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
 
 
 class Numbers(Protocol):

@@ -730,12 +730,8 @@ class Replayer:
                 raise ProtocolRaised(f"{declared.kind} {title}{failure_text(error)}", where=title) from error
         finally:
             current.reset(token)
-        stopped = cursor.stopped
-        if isinstance(stopped, _Unpicked):
-            self._wants_less = self._wants_less or stopped.wants_less
-            return _refusal(stopped, stopped.reason)
-        if stopped is not None:
-            return stopped
+        if cursor.stopped is not None:
+            return self._at_choice(cursor.stopped)
         if cursor.disabled:  # and the author's Python went on
             return Refused("is not enabled")
         if len(cursor.labels) < len(picks) and picks[len(cursor.labels)] is not ...:
@@ -743,6 +739,13 @@ class Replayer:
         before = cursor.trail
         writes = tuple((slot, number) for slot, number in cursor.writes.items() if before[slot] != number)
         return Taken(writes, tuple(cursor.labels), tuple(cursor.events)), before
+
+    def _at_choice(self, stopped: _Unpicked | _LeftOpen) -> Refused | _LeftOpen:
+        """What an evaluation comes to that ends at a choice."""
+        if isinstance(stopped, _LeftOpen):
+            return stopped.with_traceback(None)  # its frames hold it, and so each other
+        self._wants_less = self._wants_less or stopped.wants_less
+        return _refusal(stopped, stopped.reason)
 
     def _chooses_less(
         self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...], chosen: int
