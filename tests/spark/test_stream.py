@@ -143,3 +143,8 @@ def test_what_is_there_already_is_in_the_first_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("patience", "seconds"), [(0.0, 0.1), (0.25, 0.25), (5.0, 1.0)])
 def test_batches_come_as_often_as_patience_asks(patience: float, seconds: float) -> None:
     assert stream.seconds_between_batches(Limits(patience=patience)) == seconds
+
+
+def test_a_class_that_this_spark_lacks_is_not_used(spark: object) -> None:
+    assert stream.has_class(spark, stream.FILE_MANAGER)
+    assert not stream.has_class(spark, stream.FILE_MANAGER.replace("checkpointing", "elsewhere"))

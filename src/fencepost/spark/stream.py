@@ -50,14 +50,8 @@ EVERY = 1.0
 SOONEST = 0.1
 """The fewest seconds between two batches."""
 
-_CHECKPOINT = {
-    # Otherwise Hadoop starts several processes a batch, to look for links.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-}
-"""Settings of the checkpoint, which lasts as long as the query."""
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Writes checkpoints without looking for links, for which Hadoop starts several processes a batch."""
 
 LATE = 30.0
 """Seconds in which tasks of a query that has stopped end, too."""
@@ -85,8 +79,14 @@ def follow(
     """
     with _temporary_folder() as folder, contextlib.ExitStack() as cleanup:
         spark = cluster.session_with(
-            {"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false", **_CHECKPOINT}
+            {
+                "spark.sql.shuffle.partitions": str(cluster.cores),
+                "spark.sql.adaptive.enabled": "false",
+                "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+            }
         )
+        if has_class(spark, FILE_MANAGER):
+            spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", FILE_MANAGER)
         every = seconds_between_batches(limits)
         feeder = Feeder(Tail([path for path in paths if "://" not in path]), Path(folder) / "events", every / 2)
         sources = [path for path in paths if "://" in path]
@@ -128,6 +128,17 @@ def follow(
 def seconds_between_batches(limits: Limits) -> float:
     """How often events are looked at: as often as the patience asks, between :data:`SOONEST` and :data:`EVERY`."""
     return max(SOONEST, min(EVERY, limits.patience))
+
+
+def has_class(spark: Any, name: str) -> bool:
+    """Whether this Spark has a class. Those that are not for users may have another name in the next version."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        spark._jvm.java.lang.Class.forName(name)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
