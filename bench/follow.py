@@ -75,8 +75,8 @@ async def wrong(uri: str, ledger: int, honest: int, traces: str) -> None:
             await asyncio.sleep(PAUSE)
 
 
-def measure(given: argparse.Namespace, folder: Path) -> None:
-    """Measure, and print."""
+def measure(given: argparse.Namespace, folder: Path) -> bool:
+    """Measure, and print. Returns whether each violation was reported."""
     cluster, traces = str(folder / "cluster"), folder / "traces"
     traces.mkdir()
     (traces / "_share").write_text(str(given.share))
@@ -122,6 +122,7 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         f"{statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f}), at"
         f" {statistics.median(rates):,.0f} adds a second ({min(rates):,} to {max(rates):,})"
     )
+    return float("inf") not in seconds
 
 
 @contextmanager
@@ -157,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asyncio.run(wrong(given.uri, given.wrong, given.honest, given.traces))
     else:
         with tempfile.TemporaryDirectory() as folder:
-            measure(given, Path(folder))
+            return 0 if measure(given, Path(folder)) else 1
     return 0
 
 

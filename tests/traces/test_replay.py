@@ -402,6 +402,25 @@ def test_a_choice_that_cannot_be_taken_ends_the_step_even_if_the_action_goes_on(
     assert replayer.value(row, ("taken",)) == 2
 
 
+class Twice(Protocol):
+    """An action that goes on to a second choice where its first one cannot be taken."""
+
+    @action
+    def takes(self) -> None:
+        with suppress(BaseException):
+            one_of((1, 2))
+        one_of((3, 4))
+
+
+def test_a_step_ends_at_the_first_choice_that_cannot_be_taken() -> None:
+    replayer = Replayer(Twice())
+    replayer.remembers = False
+    row = replayer.initial()
+    assert replayer.step(row, "takes", (), (ANY, 5)) == Open((("takes", (), (1, 5)), ("takes", (), (2, 5))))
+    found = replayer.step(row, "takes", (), (5, 3))
+    assert isinstance(found, Refused) and found.reason == "there is no 5 among 1, 2"
+
+
 @pytest.mark.parametrize("picks", [(), (3,), (ANY,)])
 def test_a_step_that_ends_at_a_choice_leaves_nothing_to_collect(picks: tuple[Any, ...]) -> None:
     """``validate`` collects garbage rarely."""

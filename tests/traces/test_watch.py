@@ -88,6 +88,18 @@ def test_a_node_may_end_its_part_in_one_subject() -> None:
     assert verdicts(watch.look(1)) == [("7", "accepted")]
 
 
+@pytest.mark.parametrize("comes_late", [False, True])
+@pytest.mark.parametrize("subject", [None, "7"])
+def test_a_node_that_ended_and_came_back_has_not_ended(subject: str | None, comes_late: bool) -> None:
+    watch = watching()
+    first = [event("a", 1, "writes", 1), Event("a", 1, 2, "ended", subject, {})]
+    second = Event("a", 2, 1, "writes", "7", {"value": 2})
+    watch.feed([second, *first] if comes_late else [*first, second], 0)
+    assert watch.look(0) == []
+    watch.feed([Event("a", 2, 2, "ended", subject, {})], 1)
+    assert verdicts(watch.look(1)) == [("7", "accepted")]
+
+
 def test_a_trace_that_is_silent_is_let_go_of() -> None:
     watch = watching()
     watch.feed([event("a", 1, "writes", 1)], 0)
